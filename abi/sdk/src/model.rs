@@ -1,0 +1,199 @@
+//! An open model behind its handle: serialised calls, lane bookkeeping, and snapshots for the `[any]` calls.
+#![expect(unsafe_code, reason = "hands the caller's plan and result on to the step")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use sf_abi::*;
+
+use crate::fault::{Code, Fault, Scope};
+use crate::lanes::{Lane, Lanes};
+use crate::open::Control;
+use crate::plan::{Plan, StepWriter};
+use crate::runtime::{Model, Shape};
+use crate::step::StepState;
+use crate::wire;
+
+/// What an `sfr_model*` points to.
+pub(crate) struct Handle<M> {
+    core: Mutex<Core<M>>,
+    stats: Mutex<SfrStats>,
+    description: String,
+}
+
+/// The part that only one `[model]` call at a time may touch.
+pub(crate) struct Core<M> {
+    model: M,
+    shape: Shape,
+    lanes: Lanes,
+    step: StepState,
+    steps: u64,
+    tokens_fed: u64,
+    /// Words of the panic that made the model unusable.
+    dead: Option<String>,
+}
+
+impl<M: Model> Handle<M> {
+    pub(crate) fn new(model: M) -> Result<Handle<M>, Fault> {
+        let shape = model.shape();
+        let description = serde_json::to_string(&model.describe()).map_err(|error| {
+            Fault::new(Code::Internal, format!("the model's description is not JSON: {error}"))
+        })?;
+        let core = Core {
+            model,
+            shape,
+            lanes: Lanes::new(shape.lanes_max),
+            step: StepState::new(),
+            steps: 0,
+            tokens_fed: 0,
+            dead: None,
+        };
+        let stats = Mutex::new(core.snapshot());
+        Ok(Handle { core: Mutex::new(core), stats, description })
+    }
+
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    pub(crate) fn stats(&self) -> SfrStats {
+        *lock(&self.stats)
+    }
+
+    /// Runs a `[model]` call. Two at once are the host's mistake and are refused, not undefined.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Core<M>) -> Result<T, Fault>) -> Result<T, Fault> {
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Fault::new(Code::Busy, "another [model] call of this model is running"));
+            }
+        };
+        if let Some(words) = &core.dead {
+            return Err(Fault::new(Code::State, format!("the model is lost: {words}")).scope(Scope::Model));
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let result = f(&mut core);
+            *lock(&self.stats) = core.snapshot();
+            result
+        }));
+        match result {
+            Ok(result) => result,
+            Err(payload) => {
+                let fault = Fault::panicked(&*payload);
+                // A payload may panic when it is dropped, outside of any guard.
+                core::mem::forget(payload);
+                core.dead = Some(fault.message().to_owned());
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A snapshot is a plain copy: a panic cannot leave half of it behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: Model> Core<M> {
+    fn snapshot(&self) -> SfrStats {
+        let own = self.model.stats();
+        SfrStats {
+            struct_size: 0,
+            lanes_live: self.lanes.live(),
+            steps: self.steps,
+            tokens_fed: self.tokens_fed,
+            bytes_weights: own.bytes_weights,
+            bytes_kv: own.bytes_kv,
+            bytes_compute: own.bytes_compute,
+            bytes_mapped: own.bytes_mapped,
+            device_free: own.device_free,
+            kv_cells_total: own.kv_cells_total,
+            kv_cells_used: own.kv_cells_used,
+        }
+    }
+
+    pub(crate) fn lane_create(&mut self) -> Result<u64, Fault> {
+        self.step.idle()?;
+        let lane = self.lanes.take(0)?;
+        self.keep(lane, |model| model.lane_create(lane))
+    }
+
+    pub(crate) fn fork(&mut self, parent: u64, upto: u32) -> Result<u64, Fault> {
+        self.step.idle()?;
+        let (parent, len) = self.lanes.find(parent)?;
+        if upto > len {
+            return Err(Fault::new(Code::Arg, format!("{upto} positions of a lane of {len}")).field("upto"));
+        }
+        let child = self.lanes.take(upto)?;
+        self.keep(child, |model| model.fork(parent, upto, child))
+    }
+
+    fn keep(&mut self, lane: Lane, make: impl FnOnce(&mut M) -> Result<(), Fault>) -> Result<u64, Fault> {
+        match make(&mut self.model) {
+            Ok(()) => Ok(lane.id()),
+            Err(fault) => {
+                self.lanes.give_back(lane);
+                Err(fault)
+            }
+        }
+    }
+
+    pub(crate) fn lane_free(&mut self, lane: u64) -> Result<(), Fault> {
+        self.step.idle()?;
+        let (lane, _) = self.lanes.find(lane)?;
+        self.model.lane_free(lane);
+        self.lanes.give_back(lane);
+        Ok(())
+    }
+
+    pub(crate) fn lane_truncate(&mut self, lane: u64, want: u32) -> Result<u32, Fault> {
+        self.step.idle()?;
+        let (lane, len) = self.lanes.find(lane)?;
+        if want >= len {
+            return Ok(len);
+        }
+        let got = self.model.lane_truncate(lane, len, want)?.min(want);
+        self.lanes.set_len(lane, got);
+        Ok(got)
+    }
+
+    /// # Safety
+    /// `plan` follows the header.
+    pub(crate) unsafe fn step_begin(&mut self, plan: *const SfrPlan) -> Result<u64, Fault> {
+        self.step.idle()?;
+        // SAFETY: the caller's promise.
+        let plan = unsafe { wire::read(plan, "plan") }?;
+        // SAFETY: the header says that the page outlives the step.
+        let control = unsafe { Control::new(plan.control) }?;
+        // SAFETY: `plan` was just read and the caller promises its arena.
+        unsafe { self.step.load(&plan, &mut self.lanes, self.shape) }?;
+        let rows = self.step.rows_wanted;
+        if !self.step.feeds.is_empty() {
+            let view = Plan {
+                feeds: &self.step.feeds,
+                tokens: &self.step.tokens,
+                rows,
+                deadline_ns: plan.deadline_ns,
+                control,
+            };
+            let mut writer = StepWriter {
+                outs: &mut self.step.outs,
+                rows: &mut self.step.rows,
+                rows_wanted: rows,
+                vocab: self.shape.vocab as usize,
+            };
+            self.model.step(&view, &mut writer)?;
+        }
+        self.tokens_fed += self.step.finish(&mut self.lanes)?;
+        self.steps += 1;
+        Ok(self.step.ticket())
+    }
+
+    /// # Safety
+    /// `result` follows the header.
+    pub(crate) unsafe fn step_end(&mut self, ticket: u64, result: *mut SfrResult) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.step.end(ticket, result, self.shape.vocab) }
+    }
+}

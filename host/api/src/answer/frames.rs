@@ -1,0 +1,132 @@
+//! Writes the pieces of a streamed answer as server-sent events in OpenAI's chunk shapes.
+
+use bytes::BytesMut;
+use sf_core::{FinishReason, TokenInfo};
+
+use super::json::{self, Head, put};
+use super::progress::{Piece, Usage};
+use crate::refusal::error_json;
+use crate::request::Dialect;
+
+/// The chunks of one answer. What is the same in all of them is written once.
+pub(super) struct Frames {
+    head: Head,
+    /// `data: {…"choices":[`
+    before: Box<str>,
+    usage: bool,
+    choices: Vec<Choice>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Choice {
+    opened: bool,
+    /// Characters of all its tokens so far.
+    offset: usize,
+}
+
+/// What one chunk says about its choice.
+struct Chunk<'a> {
+    text: Option<&'a str>,
+    role: bool,
+    tokens: &'a [TokenInfo],
+    reason: Option<FinishReason>,
+}
+
+impl Frames {
+    pub(super) fn new(head: Head, usage: bool) -> Frames {
+        let mut before = BytesMut::new();
+        put(&mut before, "data: ");
+        head.write(&mut before, true);
+        let before = std::str::from_utf8(&before).expect("JSON is UTF-8").into();
+        let choices = vec![Choice::default(); head.choices as usize];
+        Frames { head, before, usage, choices }
+    }
+
+    /// Appends the events of a piece.
+    pub(super) fn write(&mut self, piece: &Piece, out: &mut BytesMut) {
+        match piece {
+            Piece::Delta { text, tokens, .. } if text.is_empty() && tokens.is_empty() => {}
+            Piece::Delta { choice, text, tokens } => {
+                self.open(*choice, out);
+                self.chunk(*choice, &Chunk { text: Some(text), role: false, tokens, reason: None }, out);
+            }
+            Piece::Finished { choice, reason } => {
+                self.open(*choice, out);
+                self.chunk(
+                    *choice,
+                    &Chunk { text: None, role: false, tokens: &[], reason: Some(*reason) },
+                    out,
+                );
+            }
+            Piece::Done(usage) => self.done(*usage, out),
+            Piece::Failed(fault) => {
+                put(out, "data: ");
+                put(out, &error_json(fault));
+                put(out, "\n\ndata: [DONE]\n\n");
+            }
+        }
+    }
+
+    /// What comes before a choice's first text: the role of a chat, the echo of a completion.
+    fn open(&mut self, choice: u32, out: &mut BytesMut) {
+        if std::mem::replace(&mut self.choices[choice as usize].opened, true) {
+            return;
+        }
+        let echo = self.head.echo_of(choice).to_owned();
+        let chat = self.head.dialect == Dialect::Chat;
+        if chat || !echo.is_empty() {
+            self.chunk(choice, &Chunk { text: Some(&echo), role: chat, tokens: &[], reason: None }, out);
+        }
+    }
+
+    fn chunk(&mut self, choice: u32, chunk: &Chunk<'_>, out: &mut BytesMut) {
+        put(out, &self.before);
+        match self.head.dialect {
+            Dialect::Chat => {
+                json::print(out, format_args!(r#"{{"index":{choice},"delta":{{"#));
+                if chunk.role {
+                    put(out, r#""role":"assistant","#);
+                }
+                if let Some(text) = chunk.text {
+                    put(out, r#""content":"#);
+                    json::string(out, text);
+                }
+                put(out, if chunk.role { r#","refusal":null}"# } else { "}" });
+            }
+            Dialect::Text => {
+                put(out, r#"{"text":"#);
+                json::string(out, chunk.text.unwrap_or_default());
+                json::print(out, format_args!(r#","index":{choice}"#));
+            }
+        }
+        self.logprobs(choice, chunk.tokens, out);
+        match chunk.reason {
+            None => put(out, r#","finish_reason":null}]"#),
+            Some(reason) => {
+                let reason = json::finish_reason(reason);
+                json::print(out, format_args!(r#","finish_reason":"{reason}"}}]"#));
+            }
+        }
+        // With usage asked for, every chunk has the field, and only the last one a value.
+        put(out, if self.usage { ",\"usage\":null}\n\n" } else { "}\n\n" });
+    }
+
+    fn logprobs(&mut self, choice: u32, tokens: &[TokenInfo], out: &mut BytesMut) {
+        put(out, r#","logprobs":"#);
+        match self.head.dialect {
+            _ if tokens.is_empty() => put(out, "null"),
+            Dialect::Chat => json::chat_logprobs(out, tokens),
+            Dialect::Text => json::text_logprobs(out, tokens, &mut self.choices[choice as usize].offset),
+        }
+    }
+
+    fn done(&self, usage: Usage, out: &mut BytesMut) {
+        if self.usage {
+            put(out, &self.before);
+            put(out, r#"],"usage":"#);
+            json::usage(out, usage);
+            put(out, "}\n\n");
+        }
+        put(out, "data: [DONE]\n\n");
+    }
+}

@@ -1,0 +1,74 @@
+//! Collects the pieces of an answer into one JSON document.
+
+use bytes::{Bytes, BytesMut};
+use sf_core::{Fault, FaultKind, FinishReason, TokenInfo};
+
+use super::Answer;
+use super::json::{self, Head, put};
+use super::progress::{Piece, Usage};
+use crate::request::Dialect;
+
+struct Choice {
+    text: String,
+    tokens: Vec<TokenInfo>,
+    reason: FinishReason,
+}
+
+/// Waits for the whole answer; the first failure is the answer.
+pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fault> {
+    let empty = |choice| Choice {
+        text: head.echo_of(choice).to_owned(),
+        tokens: Vec::new(),
+        reason: FinishReason::Stop,
+    };
+    let mut choices: Vec<Choice> = (0..head.choices).map(empty).collect();
+    while let Some(piece) = answer.next().await {
+        match piece {
+            Piece::Delta { choice, text, tokens } => {
+                let choice = &mut choices[choice as usize];
+                choice.text.push_str(&text);
+                choice.tokens.extend(tokens);
+            }
+            Piece::Finished { choice, reason } => choices[choice as usize].reason = reason,
+            Piece::Done(usage) => return Ok(document(&head, &choices, usage)),
+            Piece::Failed(fault) => return Err(fault),
+        }
+    }
+    Err(Fault::new(FaultKind::Internal, "broken_answer", "the answer ended without an end"))
+}
+
+fn document(head: &Head, choices: &[Choice], usage: Usage) -> Bytes {
+    let mut out =
+        BytesMut::with_capacity(512 + choices.iter().map(|choice| choice.text.len()).sum::<usize>());
+    head.write(&mut out, false);
+    for (index, choice) in choices.iter().enumerate() {
+        json::comma(&mut out, index);
+        match head.dialect {
+            Dialect::Chat => {
+                json::print(
+                    &mut out,
+                    format_args!(r#"{{"index":{index},"message":{{"role":"assistant","content":"#),
+                );
+                json::string(&mut out, &choice.text);
+                put(&mut out, r#","refusal":null}"#);
+            }
+            Dialect::Text => {
+                put(&mut out, r#"{"text":"#);
+                json::string(&mut out, &choice.text);
+                json::print(&mut out, format_args!(r#","index":{index}"#));
+            }
+        }
+        put(&mut out, r#","logprobs":"#);
+        match head.dialect {
+            _ if !head.logprobs => put(&mut out, "null"),
+            Dialect::Chat => json::chat_logprobs(&mut out, &choice.tokens),
+            Dialect::Text => json::text_logprobs(&mut out, &choice.tokens, &mut 0),
+        }
+        let reason = json::finish_reason(choice.reason);
+        json::print(&mut out, format_args!(r#","finish_reason":"{reason}"}}"#));
+    }
+    put(&mut out, r#"],"usage":"#);
+    json::usage(&mut out, usage);
+    put(&mut out, "}");
+    out.freeze()
+}

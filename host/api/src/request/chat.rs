@@ -1,0 +1,171 @@
+//! Reads the body of `/v1/chat/completions`.
+
+use serde_json::Value;
+use sf_core::limits::{MESSAGES_MAX, TOP_LOGPROBS_MAX};
+use sf_core::{Fault, FaultKind, Input, Message, Role};
+
+use super::sampling::{choices, same, sampling, stop};
+use super::{Dialect, Order, delivery, refused};
+use crate::fields::{Fields, array, string, unknown_word, wrong_type};
+
+/// The order in a chat request's body.
+pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
+    let mut fields = Fields::root(body)?;
+    refused::check(&fields, refused::GENERATION)?;
+    refused::check(&fields, refused::CHAT)?;
+    let model = model(&mut fields)?;
+    let messages = fields.require("messages")?;
+    let messages = messages_of(messages, &fields.path("messages"))?;
+    let limit = fields.integer("max_tokens", 1..=u32::MAX)?;
+    let completion_limit = fields.integer("max_completion_tokens", 1..=u32::MAX)?;
+    let order = Order {
+        dialect: Dialect::Chat,
+        model,
+        inputs: vec![Input::Chat(messages)],
+        sampling: sampling(&mut fields)?,
+        max_tokens: same("max_tokens", limit, "max_completion_tokens", completion_limit)?,
+        stop: stop(&mut fields)?,
+        choices: choices(&mut fields)?,
+        logprobs: logprobs(&mut fields)?,
+        ignore_eos: fields.flag("ignore_eos")?,
+        echo: false,
+        delivery: delivery(&mut fields)?,
+        ignored: Vec::new(),
+    };
+    Ok(Order { ignored: refused::unknown(fields, &[refused::GENERATION, refused::CHAT]), ..order })
+}
+
+/// The model's id, when one is named.
+pub(super) fn model(fields: &mut Fields) -> Result<Option<String>, Fault> {
+    let model = fields.string("model")?;
+    if model.as_deref() == Some("") {
+        let fault = Fault::invalid("invalid_value", fields.path("model"), "`model` is empty");
+        return Err(fault.hint("leave it out for the server's first model, or see /v1/models"));
+    }
+    Ok(model)
+}
+
+fn logprobs(fields: &mut Fields) -> Result<Option<u32>, Fault> {
+    let wanted = fields.flag("logprobs")?;
+    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?;
+    match (wanted, top) {
+        (true, top) => Ok(Some(top.unwrap_or(0))),
+        (false, None | Some(0)) => Ok(None),
+        (false, Some(_)) => {
+            let message = "`top_logprobs` needs `logprobs` to be true";
+            Err(Fault::invalid("invalid_value", fields.path("top_logprobs"), message))
+        }
+    }
+}
+
+/// The messages of a chat, wherever they stand.
+pub(super) fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Fault> {
+    let values = array(value, path)?;
+    if values.is_empty() {
+        return Err(Fault::invalid("invalid_value", path, format!("`{path}` is empty")));
+    }
+    if values.len() > MESSAGES_MAX {
+        let message = format!("`{path}` has {} messages, accepted are {MESSAGES_MAX}", values.len());
+        return Err(Fault::invalid("too_many", path, message));
+    }
+    values.into_iter().enumerate().map(|(at, value)| message(value, format!("{path}[{at}]"))).collect()
+}
+
+fn message(value: Value, path: String) -> Result<Message, Fault> {
+    let mut fields = Fields::nested(value, path)?;
+    refused::check(&fields, refused::MESSAGE)?;
+    let role = role(&string(fields.require("role")?, &fields.path("role"))?, &fields.path("role"))?;
+    let name = fields.string("name")?;
+    let content = match fields.take("content") {
+        Some(content) => content_of(content, &fields.path("content"))?,
+        // An assistant's turn may have said nothing.
+        None if role == Role::Assistant => String::new(),
+        None => return Err(fields.missing("content")),
+    };
+    Ok(Message { role, content, name })
+}
+
+fn role(word: &str, path: &str) -> Result<Role, Fault> {
+    match word {
+        "system" | "developer" => Ok(Role::System),
+        "user" => Ok(Role::User),
+        "assistant" => Ok(Role::Assistant),
+        "tool" => Ok(Role::Tool),
+        _ => Err(unknown_word(path, word, "system, developer, user, assistant or tool")),
+    }
+}
+
+/// A string as it is; text parts one after another, nothing between them.
+fn content_of(value: Value, path: &str) -> Result<String, Fault> {
+    let parts = match value {
+        Value::String(text) => return Ok(text),
+        Value::Array(parts) => parts,
+        other => return Err(wrong_type(path, "a string or an array of parts", &other)),
+    };
+    let mut content = String::new();
+    for (at, part) in parts.into_iter().enumerate() {
+        let mut part = Fields::nested(part, format!("{path}[{at}]"))?;
+        let kind_path = part.path("type");
+        let kind = string(part.require("type")?, &kind_path)?;
+        match kind.as_str() {
+            "text" => content.push_str(&string(part.require("text")?, &part.path("text"))?),
+            "image_url" | "input_image" | "input_audio" | "audio_url" | "video_url" | "file" => {
+                let message = format!("`{kind_path}` is \"{kind}\"; this build takes text only");
+                return Err(Fault::new(FaultKind::Unsupported, "unsupported_input", message).param(kind_path));
+            }
+            _ => return Err(unknown_word(&kind_path, &kind, "text")),
+        }
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chat;
+    use crate::request::Delivery;
+    use serde_json::{Value, json};
+    use sf_core::{Input, Message, Role};
+
+    fn messages(value: &Value) -> Vec<Message> {
+        let order = chat(json!({"messages": value})).unwrap();
+        let [Input::Chat(messages)] = &order.inputs[..] else { panic!("one chat") };
+        messages.clone()
+    }
+
+    #[test]
+    fn content_is_a_string_or_parts_or_an_assistants_silence() {
+        let message = |role, content: &str| Message { role, content: content.to_owned(), name: None };
+        let got = messages(&json!([
+            {"role": "developer", "content": "be brief"},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": null},
+            {"role": "tool", "content": "4", "tool_call_id": "x"},
+        ]));
+        assert_eq!(
+            got,
+            [
+                message(Role::System, "be brief"),
+                message(Role::User, "ab"),
+                message(Role::Assistant, ""),
+                message(Role::Tool, "4"),
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_fields_are_named_and_harmless_ones_are_not() {
+        let order = chat(json!({
+            "messages": [{"role": "user", "content": "x"}],
+            "user": "u", "metadata": {}, "store": true, "frobnicate": 1, "tools": [], "stop": null
+        }))
+        .unwrap();
+        assert_eq!(order.ignored, ["frobnicate"]);
+    }
+
+    #[test]
+    fn a_chat_without_more_asks_for_one_whole_answer_up_to_the_window() {
+        let order = chat(json!({"messages": [{"role": "user", "content": "x"}]})).unwrap();
+        assert_eq!(order.delivery, Delivery::Whole);
+        assert_eq!((order.choices, order.max_tokens, order.logprobs, order.model), (1, None, None, None));
+    }
+}

@@ -1,0 +1,67 @@
+//! What a client ordered, read out of JSON: the turns to run and the form in which the answer goes back.
+
+mod chat;
+mod refused;
+mod sampling;
+mod text;
+mod tokens;
+
+pub(crate) use chat::chat;
+pub(crate) use text::text;
+pub(crate) use tokens::{detokenize, tokenize};
+
+use serde_json::Value;
+use sf_core::{Input, SamplingParams};
+
+use crate::fields::Fields;
+
+/// Which of OpenAI's shapes the answer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/completions`.
+    Text,
+}
+
+/// One request for text as it was ordered.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Order {
+    pub(crate) dialect: Dialect,
+    pub(crate) model: Option<String>,
+    /// Each is a turn of its own; at least one.
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) sampling: SamplingParams,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) stop: Vec<String>,
+    /// Answers per input, at least 1.
+    pub(crate) choices: u32,
+    pub(crate) logprobs: Option<u32>,
+    pub(crate) ignore_eos: bool,
+    /// The prompt's text comes before the answer's.
+    pub(crate) echo: bool,
+    pub(crate) delivery: Delivery,
+    /// Fields that nobody knows.
+    pub(crate) ignored: Vec<String>,
+}
+
+/// How the answer travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// One JSON document at the end.
+    Whole,
+    /// An event stream.
+    Stream {
+        /// With a last event that counts tokens.
+        usage: bool,
+    },
+}
+
+fn delivery(fields: &mut Fields) -> Result<Delivery, sf_core::Fault> {
+    let stream = fields.flag("stream")?;
+    let options = fields.take("stream_options").unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let mut options = Fields::nested(options, "stream_options".to_owned())?;
+    let usage = options.flag("include_usage")?;
+    refused::check(&options, refused::STREAM_OPTIONS)?;
+    Ok(if stream { Delivery::Stream { usage } } else { Delivery::Whole })
+}

@@ -1,0 +1,11 @@
+//! The HTTP surface against a scripted inference: shapes, refusals, cancellation, connections.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fake;
+mod gate;
+mod malformed;
+mod metered;
+mod server;
+mod stream;
+mod wire;

@@ -1,0 +1,312 @@
+//! One model's text codec: which tokenizer, which dialect, and every way between text and tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sf_artifact::gguf::Value;
+use sf_artifact::{Artifact, Gguf};
+use sf_core::{Message, Token};
+
+use crate::bpe::Bpe;
+use crate::error::CodecError;
+use crate::markers::{Markers, Part, Trust};
+use crate::merge::Merger;
+use crate::pretokens::family;
+use crate::spm::Spm;
+use crate::template::{CHATML, Template};
+use crate::vocab::{Defaults, Kind, Spelling, Vocab};
+
+/// Most bytes of one text to encode. Tokenizing takes about 40 bytes of memory per byte of text.
+pub const TEXT_BYTES_MAX: usize = 8 << 20;
+
+/// How messages become a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// The model's template when it has one, else no chat.
+    #[default]
+    Auto,
+    /// The model's template, or the one that was passed.
+    Template,
+    /// `<|im_start|>role … <|im_end|>`, whatever the model says.
+    Chatml,
+    /// No chat, whatever the model says.
+    Raw,
+}
+
+impl Dialect {
+    /// All of them, in the order of the help text.
+    pub const ALL: [Dialect; 4] = [Dialect::Auto, Dialect::Template, Dialect::Chatml, Dialect::Raw];
+
+    /// As `--dialect` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Auto => "auto",
+            Dialect::Template => "template",
+            Dialect::Chatml => "chatml",
+            Dialect::Raw => "raw",
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = UnknownDialect;
+
+    fn from_str(name: &str) -> Result<Dialect, UnknownDialect> {
+        let found = Dialect::ALL.into_iter().find(|dialect| dialect.name() == name);
+        found.ok_or_else(|| UnknownDialect(name.to_owned()))
+    }
+}
+
+/// A name that no [`Dialect`] has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown dialect {0:?}, known are auto, template, chatml and raw (codec.dialect)")]
+pub struct UnknownDialect(pub String);
+
+/// What an operator decides about a model's text.
+#[derive(Clone, Debug, Default)]
+pub struct CodecOptions {
+    /// How messages become a prompt.
+    pub dialect: Dialect,
+    /// A Jinja template that takes the place of the model's own.
+    pub chat_template: Option<String>,
+}
+
+enum Model {
+    Bpe(Bpe),
+    Spm(Spm),
+}
+
+/// Text ⇄ tokens for one model. Immutable; share it behind an `Arc`.
+pub struct Codec {
+    vocab: Vocab,
+    markers: Markers,
+    model: Model,
+    template: Option<Template>,
+    /// Says where the template came from.
+    dialect: &'static str,
+    pre: String,
+}
+
+impl Codec {
+    /// Builds the codec of a model from its header.
+    ///
+    /// # Errors
+    /// A tokenizer that is not supported or contradicts itself, a template that does not compile, or none where
+    /// [`Dialect::Template`] asks for one.
+    pub fn open(artifact: &Artifact, options: CodecOptions) -> Result<Codec, CodecError> {
+        let Some(gguf) = artifact.gguf() else {
+            return Err(CodecError::NoTokenizer { format: artifact.format.to_string() });
+        };
+        Codec::from_gguf(gguf, options)
+    }
+
+    /// As [`Codec::open`], from a header alone.
+    ///
+    /// # Errors
+    /// As [`Codec::open`].
+    pub fn from_gguf(gguf: &Gguf, options: CodecOptions) -> Result<Codec, CodecError> {
+        let CodecOptions { dialect, chat_template } = options;
+        let (vocab, model, pre) = tokenizer(gguf)?;
+        let own = gguf.get("tokenizer.chat_template").and_then(Value::as_str);
+        let passed = chat_template.as_deref().map(|source| (source, "passed template"));
+        let given = passed.or(own.map(|source| (source, "model's template")));
+        let (source, dialect) = match (dialect, given) {
+            (Dialect::Auto | Dialect::Template, Some((source, name))) => (Some(source), name),
+            (Dialect::Auto, None) => (None, "raw (the model has no template)"),
+            (Dialect::Template, None) => return Err(CodecError::NoTemplate),
+            (Dialect::Chatml, _) => (Some(CHATML), "chatml"),
+            (Dialect::Raw, _) => (None, "raw"),
+        };
+        let template = source.map(|source| Template::compile(source, &vocab)).transpose()?;
+        Ok(Codec { markers: Markers::new(&vocab), vocab, model, template, dialect, pre })
+    }
+
+    /// The prompt that asks for the assistant's next message.
+    ///
+    /// A control token is made only from the template's own text, never from a message's, whatever it says.
+    ///
+    /// # Errors
+    /// [`CodecError::NoChat`], the template's own refusal or failure, or more text than [`TEXT_BYTES_MAX`].
+    pub fn render(&self, messages: &[Message]) -> Result<Vec<Token>, CodecError> {
+        let prompt = self.template.as_ref().ok_or(CodecError::NoChat)?.render(messages)?;
+        let mut tokens = self.tokens(&prompt.text, Trust::Except(&prompt.cuts))?;
+        if let Some(bos) = self.bos_to_add().filter(|bos| tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// The text that [`Codec::render`] tokenizes.
+    ///
+    /// # Errors
+    /// As [`Codec::render`].
+    pub fn render_text(&self, messages: &[Message]) -> Result<String, CodecError> {
+        Ok(self.template.as_ref().ok_or(CodecError::NoChat)?.render(messages)?.text)
+    }
+
+    /// Tokens of a text that holds no markers: what looks like a control token is text.
+    ///
+    /// `add_bos`: it starts a prompt, so BOS goes first where the model wants one. EOS is never added: a prompt goes on.
+    ///
+    /// # Errors
+    /// More text than [`TEXT_BYTES_MAX`].
+    pub fn encode(&self, text: &str, add_bos: bool) -> Result<Vec<Token>, CodecError> {
+        let mut tokens = self.tokens(text, Trust::Nothing)?;
+        if let Some(bos) = self.bos_to_add().filter(|_| add_bos) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// Tokens of a text that the operator wrote, markers included.
+    ///
+    /// # Errors
+    /// More text than [`TEXT_BYTES_MAX`].
+    pub fn encode_trusted(&self, text: &str) -> Result<Vec<Token>, CodecError> {
+        self.tokens(text, Trust::Except(&[]))
+    }
+
+    fn tokens(&self, text: &str, trust: Trust<'_>) -> Result<Vec<Token>, CodecError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(CodecError::TooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
+        }
+        let mut tokens = Vec::with_capacity(text.len() / 3 + 8);
+        let mut merger = Merger::default();
+        let mut after_marker = true;
+        for part in self.markers.split(text, trust) {
+            match (part, &self.model) {
+                (Part::Marker(id), _) => {
+                    tokens.push(Token(id));
+                    after_marker = true;
+                    continue;
+                }
+                (Part::Text(range), Model::Bpe(bpe)) => bpe.encode(&text[range], &mut merger, &mut tokens),
+                (Part::Text(range), Model::Spm(spm)) => {
+                    spm.encode(&self.vocab, &text[range], after_marker, &mut merger, &mut tokens);
+                }
+            }
+            after_marker = false;
+        }
+        Ok(tokens)
+    }
+
+    fn bos_to_add(&self) -> Option<Token> {
+        self.vocab.bos.filter(|_| self.vocab.add_bos).map(Token)
+    }
+
+    /// The text of tokens from the start of a text: the space that the tokenizer put first is taken off again, control
+    /// tokens are left out, bytes that are no UTF-8 become U+FFFD.
+    pub fn decode(&self, tokens: &[Token]) -> String {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|&token| self.token_bytes(token)).copied().collect();
+        let first = tokens.iter().find(|&&token| !self.token_bytes(token).is_empty());
+        let put_first = matches!(&self.model, Model::Spm(spm) if spm.space_first)
+            && first.is_some_and(|first| self.vocab.kind(first.0) != Kind::UserDefined);
+        let bytes = bytes.strip_prefix(b" ").filter(|_| put_first).unwrap_or(&bytes);
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// The bytes that a token adds to a text, possibly a part of a character; empty for control tokens and for ids
+    /// outside the vocabulary.
+    pub fn token_bytes(&self, token: Token) -> &[u8] {
+        self.vocab.pieces.get(token.0)
+    }
+
+    /// A token as the vocabulary spells it, control tokens included; empty outside the vocabulary.
+    pub fn token_name(&self, token: Token) -> &str {
+        self.vocab.text(token.0)
+    }
+
+    /// Whether an answer ends at this token.
+    pub fn is_eog(&self, token: Token) -> bool {
+        self.vocab.is_eog(token.0)
+    }
+
+    /// All tokens that end an answer, ascending.
+    pub fn eog_tokens(&self) -> impl ExactSizeIterator<Item = Token> + '_ {
+        self.vocab.eog().iter().copied().map(Token)
+    }
+
+    /// Number of tokens.
+    pub fn vocab(&self) -> u32 {
+        self.vocab.len()
+    }
+
+    /// The token that starts a text, where the model has one.
+    pub fn bos(&self) -> Option<Token> {
+        self.vocab.bos.map(Token)
+    }
+
+    /// Whether a prompt starts with [`Codec::bos`].
+    pub fn adds_bos(&self) -> bool {
+        self.vocab.add_bos
+    }
+
+    /// Whether the tokenizer was trained with EOS at the end of every text. A prompt goes on, so it is not added.
+    pub fn adds_eos(&self) -> bool {
+        self.vocab.add_eos
+    }
+
+    /// Whether [`Codec::render`] can work.
+    pub fn has_chat(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// One line for the start-up report.
+    pub fn describe(&self) -> String {
+        let kind = match &self.model {
+            Model::Bpe(_) => "BPE",
+            Model::Spm(_) => "SPM",
+        };
+        let pre = if self.pre.is_empty() { "default" } else { &self.pre };
+        let bos =
+            self.bos_to_add().map_or("no BOS".to_owned(), |bos| format!("BOS {}", self.token_name(bos)));
+        let ends: Vec<&str> = self.eog_tokens().map(|token| self.token_name(token)).collect();
+        let (dialect, count) = (self.dialect, self.vocab());
+        format!("{dialect}; {kind} {pre}, {count} tokens, {bos}, ends at {}", ends.join(" "))
+    }
+}
+
+impl fmt::Debug for Codec {
+    /// As [`Codec::describe`]: a vocabulary has megabytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Codec({})", self.describe())
+    }
+}
+
+fn tokenizer(gguf: &Gguf) -> Result<(Vocab, Model, String), CodecError> {
+    let text = |key: &'static str| match gguf.get(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(&**text)),
+        Some(other) => Err(CodecError::KeyType { key, expected: "string", found: other.kind().name() }),
+    };
+    let key = "tokenizer.ggml.model";
+    let name = text(key)?.ok_or(CodecError::MissingKey { key })?;
+    let pre = text("tokenizer.ggml.pre")?.unwrap_or("").to_owned();
+    match name {
+        "gpt2" => {
+            let family = family(&pre).ok_or_else(|| CodecError::PreTokenizer { name: pre.clone() })?;
+            // GPT-2's only special token, for files that name none.
+            let bos = Some(11).filter(|_| !family.no_bos);
+            let add_bos = family.add_bos;
+            let defaults =
+                Defaults { spelling: Spelling::ByteLevel, bos, eos: Some(11), unknown: None, add_bos };
+            let vocab = Vocab::read(gguf, &defaults)?;
+            let model = Model::Bpe(Bpe::read(gguf, &vocab, family)?);
+            Ok((vocab, model, pre))
+        }
+        "llama" => {
+            let (bos, eos, unknown) = (Some(1), Some(2), Some(0));
+            let defaults = Defaults { spelling: Spelling::Metaspace, bos, eos, unknown, add_bos: true };
+            let vocab = Vocab::read(gguf, &defaults)?;
+            let model = Model::Spm(Spm::read(gguf, &vocab)?);
+            Ok((vocab, model, pre))
+        }
+        other => Err(CodecError::TokenizerModel { name: other.to_owned() }),
+    }
+}

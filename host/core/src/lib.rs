@@ -1,0 +1,20 @@
+//! The nouns that every stage shares: ids, limits, sampling, steps, turns, faults and ports.
+//!
+//! No I/O, no serialisation, no async runtime. A type here crosses at least one crate border; anything else belongs to
+//! the stage that owns it.
+
+pub mod fault;
+pub mod ids;
+pub mod limits;
+pub mod options;
+pub mod ports;
+pub mod sampling;
+pub mod step;
+pub mod turn;
+
+pub use fault::{Fault, FaultKind};
+pub use ids::{LaneId, RequestId, Token};
+pub use options::{EngineOption, OptionValue};
+pub use sampling::{SamplerSpec, SamplingParams};
+pub use step::{Feed, LaneFault, LaneOp, LaneOut, Sampled, StepOut, StepPlan};
+pub use turn::{FinishReason, Input, Message, Role, TokenInfo, Turn, TurnEvent};

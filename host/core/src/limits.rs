@@ -1,0 +1,82 @@
+//! Every bound of the host in one place: queues, buffers, retries, waits, sizes.
+//!
+//! A limit that a flag can change is here as its default.
+
+use std::time::Duration;
+
+/// Largest HTTP request body, bytes.
+pub const BODY_BYTES_MAX: usize = 32 << 20;
+/// Requests waiting for a lane of one engine before 429.
+pub const QUEUE_REQUESTS_MAX: usize = 512;
+/// Events waiting for one slow client before its request is failed; a lane never waits for a client.
+pub const TURN_EVENTS_MAX: usize = 4096;
+/// Choices of one request.
+pub const CHOICES_MAX: u32 = 128;
+/// Stop strings of one request.
+pub const STOPS_MAX: usize = 16;
+/// Bytes of one stop string.
+pub const STOP_BYTES_MAX: usize = 1024;
+/// `logit_bias` entries of one request.
+pub const BIASES_MAX: usize = 1024;
+/// `top_logprobs` of one request.
+pub const TOP_LOGPROBS_MAX: u32 = 20;
+/// Messages of one chat request.
+pub const MESSAGES_MAX: usize = 4096;
+/// Default lanes of one engine (`--max-batch`).
+pub const MAX_BATCH_DEFAULT: u32 = 8;
+/// Largest `--max-batch`.
+pub const MAX_BATCH_MAX: u32 = 256;
+/// Smallest window, positions.
+pub const CONTEXT_MIN: u32 = 512;
+/// Window when nothing can size it, positions.
+pub const CONTEXT_FALLBACK: u32 = 8192;
+/// Tokens fed in one step, all lanes together.
+pub const STEP_TOKENS_MAX: u32 = 512;
+/// Time for a worker to load its library and say hello.
+pub const WORKER_HELLO_MAX: Duration = Duration::from_secs(20);
+/// Time for a worker to open a model.
+pub const WORKER_OPEN_MAX: Duration = Duration::from_secs(600);
+/// Time for one step before the worker counts as hung.
+pub const STEP_MAX: Duration = Duration::from_secs(120);
+/// First pause before a dead worker is started again; doubles up to [`RESTART_PAUSE_MAX`].
+pub const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// Longest pause before a dead worker is started again.
+pub const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Restarts without one finished request in between before the model is retired.
+pub const RESTARTS_MAX: u32 = 5;
+/// Budget of a depth-0 probe.
+pub const PROBE_BUDGET: Duration = Duration::from_secs(5);
+/// Default `--drain-timeout`.
+pub const DRAIN_DEFAULT: Duration = Duration::from_secs(60);
+/// Bytes of a worker's stderr kept for the report of its death.
+pub const WORKER_STDERR_BYTES_MAX: usize = 64 << 10;
+/// Longest JSON answer of a runtime (descriptor, describe, probe), bytes.
+pub const RUNTIME_JSON_BYTES_MAX: usize = 1 << 20;
+/// JSON values (numbers, strings, arrays, objects) in one request body; each costs far more memory than its text.
+pub const JSON_VALUES_MAX: usize = 1 << 18;
+/// Time for a client to send its whole body.
+pub const BODY_READ_MAX: Duration = Duration::from_secs(120);
+/// Time for a client to send a request's headers, and for an idle connection to send the next ones.
+pub const HEADERS_READ_MAX: Duration = Duration::from_secs(75);
+/// Bytes that one connection buffers of what it reads; also bounds the headers of a request.
+pub const CONNECTION_BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Open connections of one listener; the next ones wait in the kernel's backlog.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Pause after a failed accept (out of descriptors), so that the loop does not spin.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Silence on an event stream after which a comment is sent.
+pub const STREAM_SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Bytes of waiting events put into one write of an event stream.
+pub const STREAM_WRITE_BYTES_MAX: usize = 32 << 10;
+/// Longest `x-request-id` taken from a client, bytes.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// `Retry-After` of a refusal that may pass later.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Longest log line taken from a runtime, bytes.
+pub const RUNTIME_LOG_BYTES_MAX: usize = 4096;
+/// Largest answer of a runtime's tokenizer, bytes.
+pub const TOKENIZER_BYTES_MAX: usize = 256 << 20;
+/// Largest result arena that a runtime may ask for in one step, bytes.
+pub const STEP_ARENA_BYTES_MAX: usize = 64 << 20;
+/// Time spent on reading the rest of a refused body, so that a client which is still writing gets its answer.
+pub const DISCARD_MAX: Duration = Duration::from_secs(5);

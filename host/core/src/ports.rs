@@ -1,0 +1,88 @@
+//! What one stage needs of another without importing it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_core::Stream;
+
+use crate::fault::Fault;
+use crate::turn::{Input, Turn, TurnEvent};
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Events of one turn. Dropping it cancels the turn: its lanes are free within one engine step.
+pub type TurnStream = Pin<Box<dyn Stream<Item = TurnEvent> + Send>>;
+
+/// A turn that was taken.
+pub struct Accepted {
+    /// The model that answers.
+    pub model: String,
+    /// Tokens of the rendered prompt.
+    pub prompt_tokens: u32,
+    /// What it answers.
+    pub events: TurnStream,
+}
+
+/// One model as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelCard {
+    /// Its id.
+    pub id: String,
+    /// Seconds since the epoch at which it was registered.
+    pub created: u64,
+    /// Its state.
+    pub state: ModelState,
+    /// Positions of one lane, once known.
+    pub context_window: Option<u32>,
+    /// The runtime that serves it, once chosen.
+    pub runtime: Option<String>,
+    /// Whether it has a chat template.
+    pub chat: bool,
+}
+
+/// Where a model stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelState {
+    /// Being loaded.
+    Loading,
+    /// Answers.
+    Ready,
+    /// Its worker died and is being started again.
+    Restarting,
+    /// Given up, and why.
+    Retired(String),
+}
+
+/// What the HTTP surface needs: text for turns, tokens for text, models.
+pub trait Inference: Send + Sync + 'static {
+    /// Renders, tokenizes and queues a turn.
+    fn submit(&self, turn: Turn) -> BoxFuture<'_, Result<Accepted, Fault>>;
+
+    /// Renders and tokenizes only.
+    fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<crate::ids::Token>, Fault>;
+
+    /// The text of tokens.
+    fn detokenize(&self, model: Option<&str>, tokens: &[crate::ids::Token]) -> Result<String, Fault>;
+
+    /// All models, in the order they were named.
+    fn models(&self) -> Vec<ModelCard>;
+}
+
+/// Why a probe gave no answer: it crashed, hung, or said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeFailure {
+    /// In words, e.g. `killed by SIGSEGV`, `no answer within 5 s`.
+    pub reason: String,
+}
+
+/// Asks a runtime whether it can run here, in a process that is thrown away.
+pub trait Prober {
+    /// The probe's JSON answer. `env` is set before the library is loaded.
+    fn probe(
+        &self,
+        library: &std::path::Path,
+        env: &[(String, String)],
+        depth: u32,
+    ) -> Result<String, ProbeFailure>;
+}

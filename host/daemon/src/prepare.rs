@@ -1,0 +1,243 @@
+//! From a model's name to everything needed to serve it: artifact, runtime, options, codec, window.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sf_artifact::Artifact;
+use sf_artifact::gguf::Value;
+use sf_catalog::{Choice, Requirement, check_owners};
+use sf_codec::{Codec, CodecOptions};
+use sf_core::limits::STEP_TOKENS_MAX;
+use sf_core::{EngineOption, OptionValue, SamplingParams};
+use sf_engine::{OpenSpec, WorkerExe, open_in_process, open_worker};
+use sf_service::{ModelSpec, Opener, SamplingDefaults};
+use sf_settings::{EngineSettings, KvBits, Placement, RuntimeRef, SamplingSettings, TextSettings};
+
+use crate::exit::Fatal;
+use crate::find::Runtimes;
+use crate::window;
+
+/// A model ready to be served, and the lines that tell the operator how.
+pub(crate) struct Prepared {
+    pub(crate) spec: ModelSpec,
+    pub(crate) lines: Vec<String>,
+}
+
+/// What the operator decided for all models.
+pub(crate) struct Preparer {
+    runtimes: Runtimes,
+    engine: EngineSettings,
+    sampling: SamplingSettings,
+    text: TextSettings,
+    template: Option<String>,
+    /// `None` when everything is in-process.
+    worker: Option<WorkerExe>,
+}
+
+impl Preparer {
+    /// Reads the template file and finds the worker.
+    pub(crate) fn new(
+        mut runtimes: Runtimes,
+        engine: &EngineSettings,
+        sampling: &SamplingSettings,
+        text: &TextSettings,
+    ) -> Result<Self, Fatal> {
+        let template = text.chat_template.as_deref().map(read_template).transpose()?;
+        let worker = match engine.placement {
+            Placement::InProcess => None,
+            Placement::Default | Placement::Worker => {
+                Some(WorkerExe::beside_current_exe().map_err(Fatal::failed)?)
+            }
+        };
+        runtimes.probe(false);
+        Ok(Preparer {
+            runtimes,
+            engine: engine.clone(),
+            sampling: sampling.clone(),
+            text: text.clone(),
+            template,
+            worker,
+        })
+    }
+
+    /// Opens the header, chooses the runtime, checks what was asked of it.
+    pub(crate) fn prepare(&self, model: &str, models: usize) -> Result<Prepared, Fatal> {
+        let path = find_model(model)?;
+        let artifact = open_artifact(&path)?;
+        let choice = self.choose(model, &artifact)?;
+        let window = window::size(self.engine.max_context, artifact.context_trained)?;
+        let codec = self.codec(&artifact)?;
+        let spec = OpenSpec {
+            library: choice.entry.library.clone(),
+            env: choice.entry.env(),
+            models: artifact.files.iter().map(|file| absolute(file)).collect(),
+            options: self.options(&choice, window.positions)?,
+            lanes_max: self.engine.max_batch,
+        };
+        let id = model_id(&path);
+        let mut lines = vec![
+            format!("model {id}: {}, {} {}", path.display(), artifact.architecture, artifact.quantization),
+            format!(
+                "runtime: {}, {}",
+                choice.entry.provenance(),
+                if self.worker.is_some() { "behind a worker process" } else { "in this process" }
+            ),
+            format!(
+                "context: {} positions, {} lanes ({})",
+                window.positions, self.engine.max_batch, window.why
+            ),
+            format!(
+                "kv: {}",
+                self.engine
+                    .kv_bits
+                    .types()
+                    .map_or("the runtime's own precision".to_owned(), |(k, v)| format!("K {k}, V {v}"))
+            ),
+            format!("text: {}", codec.describe()),
+            "speculation: off".to_owned(),
+        ];
+        lines.extend(choice.notes.iter().map(|note| format!("note: {note}")));
+        if models > 1 && self.worker.is_none() {
+            lines.push("note: several models share this process; one crash ends them all".to_owned());
+        }
+        let spec = ModelSpec {
+            id,
+            runtime: choice.entry.id().to_owned(),
+            codec: Arc::new(codec),
+            window: window.positions,
+            lanes: self.engine.max_batch,
+            step_tokens_max: STEP_TOKENS_MAX,
+            sampling: SamplingDefaults {
+                operator: self.sampling.params.clone(),
+                model: model_defaults(&artifact),
+                tokens_max: self.sampling.max_tokens,
+            },
+            opener: opener(self.worker.clone(), spec),
+        };
+        Ok(Prepared { spec, lines })
+    }
+
+    fn choose(&self, model: &str, artifact: &Artifact) -> Result<Choice<'_>, Fatal> {
+        let wanted = self.engine.runtime_for(model).map(|runtime| match runtime {
+            RuntimeRef::Id(id) => id.clone(),
+            RuntimeRef::Path(path) => path.display().to_string(),
+        });
+        let mut wants = Vec::new();
+        if let Some(bits) = self.engine.kv_bits.flag_value() {
+            wants.push(Requirement::KvBits(bits));
+        }
+        if self.engine.placement == Placement::InProcess {
+            wants.push(Requirement::InProcess);
+        }
+        let refused = |error: sf_catalog::ChoiceError| match error.exit_code() {
+            2 => Fatal::refused(error),
+            _ => Fatal::runtime_missing(error),
+        };
+        self.runtimes.catalog.choose(artifact, wanted.as_deref(), &wants).map_err(refused)
+    }
+
+    fn options(&self, choice: &Choice<'_>, window: u32) -> Result<Vec<EngineOption>, Fatal> {
+        let given = &self.engine.runtime_options;
+        check_owners(&[choice.entry], given.iter().map(|flag| (flag.runtime.as_str(), flag.key.as_str())))
+            .map_err(Fatal::refused)?;
+        let own: Vec<(&str, &str)> =
+            given.iter().map(|flag| (flag.key.as_str(), flag.value.as_str())).collect();
+        let mut options = vec![
+            must("ctx.max", OptionValue::Int(window.into())),
+            must("step.tokens.max", OptionValue::Int(STEP_TOKENS_MAX.max(self.engine.max_batch).into())),
+        ];
+        if let Some(threads) = self.engine.threads {
+            options.push(must("threads", OptionValue::Int(threads.into())));
+        }
+        if let Some((k, v)) = KvBits::types(self.engine.kv_bits) {
+            options.push(must("kv.type_k", OptionValue::Str(k.to_owned())));
+            options.push(must("kv.type_v", OptionValue::Str(v.to_owned())));
+        }
+        options.extend(choice.entry.options(&own).map_err(Fatal::refused)?);
+        Ok(options)
+    }
+
+    fn codec(&self, artifact: &Artifact) -> Result<Codec, Fatal> {
+        let dialect = match self.text.dialect {
+            sf_settings::Dialect::Auto => sf_codec::Dialect::Auto,
+            sf_settings::Dialect::Template => sf_codec::Dialect::Template,
+            sf_settings::Dialect::Chatml => sf_codec::Dialect::Chatml,
+            sf_settings::Dialect::Raw => sf_codec::Dialect::Raw,
+        };
+        let options = CodecOptions { dialect, chat_template: self.template.clone() };
+        Codec::open(artifact, options).map_err(|error| {
+            Fatal::refused(format!(
+                "cannot use the text of {}: {error}\n  hint: {}",
+                artifact.path.display(),
+                error.hint()
+            ))
+        })
+    }
+}
+
+/// Reads a model's header.
+pub(crate) fn open_artifact(path: &Path) -> Result<Artifact, Fatal> {
+    sf_artifact::open(path).map_err(|error| {
+        Fatal::failed(format!("cannot open {}: {error}\n  hint: {}", path.display(), error.hint()))
+    })
+}
+
+fn must(key: &str, value: OptionValue) -> EngineOption {
+    EngineOption { key: key.to_owned(), value, must: true }
+}
+
+fn opener(worker: Option<WorkerExe>, spec: OpenSpec) -> Opener {
+    match worker {
+        Some(exe) => Box::new(move || open_worker(&exe, &spec)),
+        None => Box::new(move || open_in_process(&spec)),
+    }
+}
+
+fn read_template(path: &Path) -> Result<String, Fatal> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Fatal::refused(format!("--chat-template {}: cannot read it: {error}", path.display()))
+    })
+}
+
+fn find_model(model: &str) -> Result<PathBuf, Fatal> {
+    let path = PathBuf::from(model);
+    if path.exists() {
+        return Ok(absolute(&path));
+    }
+    let looks_like_id =
+        model.split('/').count() == 2 && !model.starts_with(['.', '/', '~']) && !model.ends_with(".gguf");
+    if looks_like_id {
+        return Err(Fatal::refused(format!(
+            "{model}: there is no such file, and fetching models by id is not in this build yet\n  hint: give the path of a file"
+        )));
+    }
+    Err(Fatal::failed(format!("{model}: there is no such file")))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What clients call it: the file's name without its ending, or the folder's.
+fn model_id(path: &Path) -> String {
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Sampling defaults that the model's author wrote into its header.
+fn model_defaults(artifact: &Artifact) -> SamplingParams {
+    let number = |key: &str| match artifact.gguf()?.get(key)? {
+        Value::F32(value) => Some(*value),
+        Value::F64(value) => Some(*value as f32),
+        _ => None,
+    };
+    let whole = |key: &str| artifact.gguf()?.get(key)?.as_u64().and_then(|value| u32::try_from(value).ok());
+    SamplingParams {
+        temperature: number("general.sampling.temp"),
+        top_p: number("general.sampling.top_p"),
+        top_k: whole("general.sampling.top_k"),
+        min_p: number("general.sampling.min_p"),
+        repeat_penalty: number("general.sampling.penalty_repeat"),
+        ..SamplingParams::default()
+    }
+}

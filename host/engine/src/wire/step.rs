@@ -1,0 +1,381 @@
+//! Step plans and their outcomes as flat little-endian records.
+//!
+//! Hand-written instead of derived: it runs twice per step, keeps the receiver's buffers and has one fixed layout.
+
+use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Sampled, SamplerSpec, StepOut, StepPlan, Token};
+
+use super::WireError;
+use super::bytes::{Reader, Writer};
+
+/// Bytes of a lane fault's message that travel; the ABI's own limit is lower.
+const FAULT_TEXT_MAX: usize = 1024;
+
+const OP_OPEN: u32 = 1;
+const OP_FORK: u32 = 2;
+const OP_TRUNCATE: u32 = 3;
+const OP_CLOSE: u32 = 4;
+
+const RESULT_NOTHING: u32 = 0;
+const RESULT_SAMPLED: u32 = 1;
+const RESULT_FAULT: u32 = 2;
+
+/// Smallest encodings, for refusing counts that cannot be true.
+const OP_BYTES_MIN: usize = 8;
+const FEED_BYTES: usize = 20;
+const LANE_BYTES_MIN: usize = 12;
+const PAIR_BYTES: usize = 8;
+
+pub(crate) fn put_plan(w: &mut Writer<'_>, plan: &StepPlan) {
+    w.u64(plan.seq);
+    w.count(plan.tokens.len());
+    for token in &plan.tokens {
+        w.u32(token.0);
+    }
+    w.count(plan.feeds.len());
+    for feed in &plan.feeds {
+        w.u32(feed.lane.0);
+        w.u32(feed.tokens.start);
+        w.u32(feed.tokens.end);
+        w.u32(feed.pos0);
+        w.u32(feed.sample.into());
+    }
+    w.count(plan.ops.len());
+    for op in &plan.ops {
+        put_op(w, op);
+    }
+}
+
+/// Fills `plan` and keeps its buffers. Every feed's range lies within the tokens when this succeeds.
+pub(crate) fn take_plan(r: &mut Reader<'_>, plan: &mut StepPlan) -> Result<(), WireError> {
+    plan.clear();
+    plan.seq = r.u64()?;
+    let tokens = r.count(4)?;
+    plan.tokens.reserve(tokens);
+    for _ in 0..tokens {
+        plan.tokens.push(Token(r.u32()?));
+    }
+    let feeds = r.count(FEED_BYTES)?;
+    plan.feeds.reserve(feeds);
+    for _ in 0..feeds {
+        let lane = LaneId(r.u32()?);
+        let (start, end) = (r.u32()?, r.u32()?);
+        if start > end || end as usize > tokens {
+            return Err(WireError::Range { start, end, len: plan.tokens.len() as u32 });
+        }
+        plan.feeds.push(Feed { lane, tokens: start..end, pos0: r.u32()?, sample: r.flag("sample flag")? });
+    }
+    let ops = r.count(OP_BYTES_MIN)?;
+    plan.ops.reserve(ops);
+    for _ in 0..ops {
+        plan.ops.push(take_op(r)?);
+    }
+    Ok(())
+}
+
+fn put_op(w: &mut Writer<'_>, op: &LaneOp) {
+    match op {
+        LaneOp::Open { lane, sampler } => {
+            w.u32(OP_OPEN);
+            w.u32(lane.0);
+            put_sampler(w, sampler);
+        }
+        LaneOp::Fork { from, upto, lane, sampler } => {
+            w.u32(OP_FORK);
+            w.u32(lane.0);
+            w.u32(from.0);
+            w.u32(*upto);
+            put_sampler(w, sampler);
+        }
+        LaneOp::Truncate { lane, len } => {
+            w.u32(OP_TRUNCATE);
+            w.u32(lane.0);
+            w.u32(*len);
+        }
+        LaneOp::Close { lane } => {
+            w.u32(OP_CLOSE);
+            w.u32(lane.0);
+        }
+    }
+}
+
+fn take_op(r: &mut Reader<'_>) -> Result<LaneOp, WireError> {
+    let tag = r.u32()?;
+    let lane = LaneId(r.u32()?);
+    match tag {
+        OP_OPEN => Ok(LaneOp::Open { lane, sampler: take_sampler(r)? }),
+        OP_FORK => {
+            let (from, upto) = (LaneId(r.u32()?), r.u32()?);
+            Ok(LaneOp::Fork { from, upto, lane, sampler: take_sampler(r)? })
+        }
+        OP_TRUNCATE => Ok(LaneOp::Truncate { lane, len: r.u32()? }),
+        OP_CLOSE => Ok(LaneOp::Close { lane }),
+        value => Err(WireError::Tag { what: "lane operation", value }),
+    }
+}
+
+fn put_sampler(w: &mut Writer<'_>, sampler: &SamplerSpec) {
+    w.f32(sampler.temperature);
+    w.u32(sampler.top_k);
+    w.f32(sampler.top_p);
+    w.f32(sampler.min_p);
+    w.f32(sampler.repeat_penalty);
+    w.f32(sampler.presence_penalty);
+    w.f32(sampler.frequency_penalty);
+    w.u32(sampler.penalty_last_n);
+    w.u64(sampler.seed);
+    w.optional(sampler.logprobs);
+    put_pairs(w, &sampler.bias);
+}
+
+fn take_sampler(r: &mut Reader<'_>) -> Result<SamplerSpec, WireError> {
+    Ok(SamplerSpec {
+        temperature: r.f32()?,
+        top_k: r.u32()?,
+        top_p: r.f32()?,
+        min_p: r.f32()?,
+        repeat_penalty: r.f32()?,
+        presence_penalty: r.f32()?,
+        frequency_penalty: r.f32()?,
+        penalty_last_n: r.u32()?,
+        seed: r.u64()?,
+        logprobs: r.optional("logprobs")?,
+        bias: take_pairs(r)?,
+    })
+}
+
+fn put_pairs(w: &mut Writer<'_>, pairs: &[(Token, f32)]) {
+    w.count(pairs.len());
+    for (token, value) in pairs {
+        w.u32(token.0);
+        w.f32(*value);
+    }
+}
+
+fn take_pairs(r: &mut Reader<'_>) -> Result<Vec<(Token, f32)>, WireError> {
+    let count = r.count(PAIR_BYTES)?;
+    (0..count).map(|_| Ok((Token(r.u32()?), r.f32()?))).collect()
+}
+
+pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
+    w.u64(out.seq);
+    w.u64(out.device_ns);
+    w.count(out.lanes.len());
+    for lane in &out.lanes {
+        w.u32(lane.lane.0);
+        w.u32(lane.consumed);
+        match &lane.result {
+            Ok(None) => w.u32(RESULT_NOTHING),
+            Ok(Some(sampled)) => {
+                w.u32(RESULT_SAMPLED);
+                w.u32(sampled.token.0);
+                w.optional(sampled.logprob.map(f32::to_bits));
+                put_pairs(w, &sampled.top);
+            }
+            Err(fault) => {
+                w.u32(RESULT_FAULT);
+                w.u32(fault.code.cast_unsigned());
+                w.text(&fault.message, FAULT_TEXT_MAX);
+            }
+        }
+    }
+}
+
+/// Fills `out` and keeps its buffers.
+pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut) -> Result<(), WireError> {
+    out.lanes.clear();
+    out.seq = r.u64()?;
+    out.device_ns = r.u64()?;
+    let lanes = r.count(LANE_BYTES_MIN)?;
+    out.lanes.reserve(lanes);
+    for _ in 0..lanes {
+        let (lane, consumed) = (LaneId(r.u32()?), r.u32()?);
+        let result = match r.u32()? {
+            RESULT_NOTHING => Ok(None),
+            RESULT_SAMPLED => {
+                let token = Token(r.u32()?);
+                let logprob = r.optional("logprob")?.map(f32::from_bits);
+                Ok(Some(Sampled { token, logprob, top: take_pairs(r)? }))
+            }
+            RESULT_FAULT => Err(LaneFault { code: r.i32()?, message: r.text()?.to_owned() }),
+            value => return Err(WireError::Tag { what: "lane result", value }),
+        };
+        out.lanes.push(LaneOut { lane, consumed, result });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bit-exact comparison goes through the encoding itself, because NaN != NaN.
+    fn plan_bytes(plan: &StepPlan) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_plan(&mut Writer::new(&mut bytes), plan);
+        bytes
+    }
+
+    fn out_bytes(out: &StepOut) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put_out(&mut Writer::new(&mut bytes), out);
+        bytes
+    }
+
+    fn read_plan(bytes: &[u8]) -> Result<StepPlan, WireError> {
+        let (mut r, mut plan) = (Reader::new(bytes), StepPlan::default());
+        take_plan(&mut r, &mut plan)?;
+        r.end().map(|()| plan)
+    }
+
+    fn read_out(bytes: &[u8]) -> Result<StepOut, WireError> {
+        let (mut r, mut out) = (Reader::new(bytes), StepOut::default());
+        take_out(&mut r, &mut out)?;
+        r.end().map(|()| out)
+    }
+
+    fn pairs() -> impl Strategy<Value = Vec<(Token, f32)>> {
+        prop::collection::vec((any::<u32>().prop_map(Token), any::<f32>()), 0..6)
+    }
+
+    fn sampler() -> impl Strategy<Value = SamplerSpec> {
+        (any::<[f32; 6]>(), any::<[u32; 2]>(), any::<u64>(), any::<Option<u32>>(), pairs()).prop_map(
+            |(f, n, seed, logprobs, bias)| SamplerSpec {
+                temperature: f[0],
+                top_k: n[0],
+                top_p: f[1],
+                min_p: f[2],
+                repeat_penalty: f[3],
+                presence_penalty: f[4],
+                frequency_penalty: f[5],
+                penalty_last_n: n[1],
+                seed,
+                bias,
+                logprobs,
+            },
+        )
+    }
+
+    fn op() -> impl Strategy<Value = LaneOp> {
+        let lane = || any::<u32>().prop_map(LaneId);
+        prop_oneof![
+            (lane(), sampler()).prop_map(|(lane, sampler)| LaneOp::Open { lane, sampler }),
+            (lane(), any::<u32>(), lane(), sampler()).prop_map(|(from, upto, lane, sampler)| LaneOp::Fork {
+                from,
+                upto,
+                lane,
+                sampler
+            }),
+            (lane(), any::<u32>()).prop_map(|(lane, len)| LaneOp::Truncate { lane, len }),
+            lane().prop_map(|lane| LaneOp::Close { lane }),
+        ]
+    }
+
+    fn plan() -> impl Strategy<Value = StepPlan> {
+        let tokens = prop::collection::vec(any::<u32>().prop_map(Token), 0..40);
+        (any::<u64>(), prop::collection::vec(op(), 0..5), tokens).prop_flat_map(|(seq, ops, tokens)| {
+            let len = tokens.len() as u32;
+            let feed = (any::<u32>(), 0..=len, 0..=len, any::<u32>(), any::<bool>()).prop_map(
+                |(lane, a, b, pos0, sample)| Feed {
+                    lane: LaneId(lane),
+                    tokens: a.min(b)..a.max(b),
+                    pos0,
+                    sample,
+                },
+            );
+            prop::collection::vec(feed, 0..6).prop_map(move |feeds| StepPlan {
+                seq,
+                ops: ops.clone(),
+                feeds,
+                tokens: tokens.clone(),
+            })
+        })
+    }
+
+    fn out() -> impl Strategy<Value = StepOut> {
+        let sampled = (any::<u32>(), any::<Option<f32>>(), pairs())
+            .prop_map(|(token, logprob, top)| Sampled { token: Token(token), logprob, top });
+        let result = prop_oneof![
+            prop::option::of(sampled).prop_map(Ok),
+            (any::<i32>(), ".{0,20}").prop_map(|(code, message)| Err(LaneFault { code, message })),
+        ];
+        let lane = (any::<u32>(), any::<u32>(), result).prop_map(|(lane, consumed, result)| LaneOut {
+            lane: LaneId(lane),
+            consumed,
+            result,
+        });
+        (any::<u64>(), any::<u64>(), prop::collection::vec(lane, 0..6))
+            .prop_map(|(seq, device_ns, lanes)| StepOut { seq, lanes, device_ns })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_survives_the_trip_bit_for_bit(plan in plan()) {
+            let bytes = plan_bytes(&plan);
+            prop_assert_eq!(plan_bytes(&read_plan(&bytes).unwrap()), bytes);
+        }
+
+        #[test]
+        fn an_outcome_survives_the_trip_bit_for_bit(out in out()) {
+            let bytes = out_bytes(&out);
+            prop_assert_eq!(out_bytes(&read_out(&bytes).unwrap()), bytes);
+        }
+
+        #[test]
+        fn a_cut_record_is_refused(plan in plan(), out in out(), cut in any::<prop::sample::Index>()) {
+            let (plan, out) = (plan_bytes(&plan), out_bytes(&out));
+            prop_assert!(read_plan(&plan[..cut.index(plan.len())]).is_err());
+            prop_assert!(read_out(&out[..cut.index(out.len())]).is_err());
+        }
+
+        #[test]
+        fn damaged_bytes_decode_to_an_error_or_a_value_and_never_panic(
+            plan in plan(),
+            out in out(),
+            noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let (mut plan, mut out) = (plan_bytes(&plan), out_bytes(&out));
+            for (at, byte) in &noise {
+                let (i, j) = (at.index(plan.len()), at.index(out.len()));
+                plan[i] = *byte;
+                out[j] = *byte;
+            }
+            if let Ok(decoded) = read_plan(&plan) {
+                prop_assert_eq!(plan_bytes(&decoded), plan);
+            }
+            if let Ok(decoded) = read_out(&out) {
+                prop_assert_eq!(out_bytes(&decoded), out);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read_plan(&bytes);
+            let _ = read_out(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_wrong() {
+        let check = |bytes: &[u8], expect: WireError| assert_eq!(read_plan(bytes), Err(expect));
+        let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+        check(&words(&[1]), WireError::Short { need: 8, have: 4 });
+        check(&words(&[1, 0, 0xFFFF_FFFF]), WireError::Short { need: 12 + 0xFFFF_FFFF * 4, have: 12 });
+        check(&words(&[1, 0, 0, 1, 3, 2, 1, 0, 0, 0]), WireError::Range { start: 2, end: 1, len: 0 });
+        check(&words(&[1, 0, 0, 1, 3, 0, 1, 0, 0, 0]), WireError::Range { start: 0, end: 1, len: 0 });
+        check(&words(&[1, 0, 0, 1, 3, 0, 0, 0, 2, 0]), WireError::Tag { what: "sample flag", value: 2 });
+        check(&words(&[1, 0, 0, 0, 1, 9, 0]), WireError::Tag { what: "lane operation", value: 9 });
+        check(&words(&[1, 0, 0, 0, 0, 7]), WireError::Long { extra: 4 });
+    }
+
+    #[test]
+    fn a_long_fault_message_is_cut_at_a_character_border() {
+        let message = "é".repeat(FAULT_TEXT_MAX);
+        let fault = LaneFault { code: -16, message };
+        let lanes = vec![LaneOut { lane: LaneId(1), consumed: 0, result: Err(fault) }];
+        let out = read_out(&out_bytes(&StepOut { seq: 1, lanes, device_ns: 0 })).unwrap();
+        let got = out.lanes[0].result.clone().unwrap_err();
+        assert_eq!((got.code, got.message), (-16, "é".repeat(FAULT_TEXT_MAX / 2)));
+    }
+}

@@ -1,0 +1,34 @@
+//! What runs beside a runtime, in the server or in the worker: safe calls over the ABI tables, steps, sampling.
+//!
+//! Nothing a runtime returns is believed: sizes, offsets, strides, counts, row numbers and words are checked, and a
+//! violation is [`KitError::Contract`], never a panic. This crate loads no library and knows no scheduler, text or HTTP.
+//!
+//! * [`Runtime`] — a bound library; [`Model`] — an open model; [`StepBuffer`] — one ragged batch and its answer.
+//! * [`Executor`] — applies a [`sf_core::StepPlan`] and samples the lanes that asked.
+//! * [`sampler`] — from a logits row to a token; safe code only.
+//! * [`noop`] — a runtime that computes nothing, for tests and for measuring the link.
+
+mod calls;
+mod control;
+mod error;
+mod executor;
+mod history;
+pub mod host;
+mod model;
+pub mod noop;
+mod open;
+mod records;
+mod runtime;
+pub mod sampler;
+mod step;
+mod tokenizer;
+
+pub use control::ControlPage;
+pub use error::KitError;
+pub use executor::Executor;
+pub use history::History;
+pub use model::{Model, RuntimeLane};
+pub use open::{Honoured, OpenRequest};
+pub use runtime::Runtime;
+pub use step::{StepBuffer, StepView};
+pub use tokenizer::{EncodeFlags, RuntimeTokenizer, TokenBytes};

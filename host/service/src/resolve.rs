@@ -1,0 +1,176 @@
+//! Turns a request into admissions: sampling parameters resolved, prompt against window, limits checked.
+
+use std::sync::Arc;
+
+use sf_core::limits::{BIASES_MAX, CHOICES_MAX, STOP_BYTES_MAX, STOPS_MAX};
+use sf_core::{Fault, FaultKind, Input, RequestId, SamplerSpec, SamplingParams, Token, Turn};
+use sf_sched::{Admission, Stop};
+
+use crate::model::{Model, SamplingDefaults};
+
+/// Server fallbacks, below request and model: llama.cpp's own defaults, which its users expect.
+const FALLBACK: SamplerFallback = SamplerFallback { temperature: 0.8, top_p: 0.95, top_k: 40, min_p: 0.05 };
+
+struct SamplerFallback {
+    temperature: f32,
+    top_p: f32,
+    top_k: u32,
+    min_p: f32,
+}
+
+/// Tokens of the turn's input.
+pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> {
+    let tokens = match input {
+        Input::Chat(messages) => {
+            if !model.codec.has_chat() {
+                let message = format!("{} has no chat template: it is a base model", model.id);
+                return Err(Fault::invalid("no_chat_template", "messages", message)
+                    .hint("use /v1/completions, or serve it with --chat-template FILE or --dialect chatml"));
+            }
+            model
+                .codec
+                .render(messages)
+                .map_err(|error| Fault::invalid("template_refused", "messages", error.to_string()))?
+        }
+        Input::Text(text) => model
+            .codec
+            .encode(text, true)
+            .map_err(|error| Fault::invalid("cannot_tokenize", "prompt", error.to_string()))?,
+        Input::Tokens(tokens) => tokens.clone(),
+    };
+    if let Some(token) = tokens.iter().find(|token| token.0 >= model.codec.vocab()) {
+        let message = format!("token {token} is outside the vocabulary of {} tokens", model.codec.vocab());
+        return Err(Fault::invalid("token_out_of_range", "prompt", message));
+    }
+    Ok(tokens)
+}
+
+/// One admission per choice, with request ids from `ids`.
+pub(crate) fn admissions(
+    model: &Model,
+    turn: &Turn,
+    prompt: &[Token],
+    mut ids: impl FnMut() -> RequestId,
+) -> Result<Vec<Admission>, Fault> {
+    check_limits(model, turn, prompt)?;
+    let sampler = sampler(&model.sampling, &turn.sampling, turn.logprobs);
+    let room = model.window - prompt.len() as u32 + 1;
+    let wanted = turn.max_tokens.unwrap_or(room).min(model.sampling.tokens_max.unwrap_or(u32::MAX));
+    let end_tokens = if turn.ignore_eos { Arc::from([]) } else { Arc::clone(&model.end_tokens) };
+    let stop = Stop { end_tokens, tokens_max: wanted.max(1), positions_max: model.window };
+    let admission = |index: u32| {
+        let mut sampler = sampler.clone();
+        // Choices differ by their stream only; the first one is what n=1 gives.
+        sampler.seed = sampler.seed.wrapping_add(u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        Admission { request: ids(), prompt: prompt.to_vec(), sampler, stop: stop.clone(), retried: false }
+    };
+    Ok((0..turn.choices).map(admission).collect())
+}
+
+fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Fault> {
+    let field = if matches!(turn.input, Input::Chat(_)) { "messages" } else { "prompt" };
+    if prompt.is_empty() {
+        return Err(Fault::invalid(
+            "empty_prompt",
+            field,
+            "the prompt is empty, at least one token is needed",
+        ));
+    }
+    if prompt.len() >= model.window as usize {
+        let message = format!(
+            "the prompt has {} tokens, the window of {} holds {} and the answer needs at least one",
+            prompt.len(),
+            model.id,
+            model.window
+        );
+        return Err(Fault::invalid("context_length_exceeded", field, message)
+            .hint("shorten the prompt, or serve with a larger --max-context"));
+    }
+    if !(1..=CHOICES_MAX).contains(&turn.choices) {
+        let message = format!("n is {}, accepted is 1 to {CHOICES_MAX}", turn.choices);
+        return Err(Fault::invalid("out_of_range", "n", message));
+    }
+    if turn.max_tokens == Some(0) {
+        return Err(Fault::invalid("out_of_range", "max_tokens", "max_tokens is 0, accepted is 1 or more"));
+    }
+    if turn.stop.len() > STOPS_MAX
+        || turn.stop.iter().any(|stop| stop.is_empty() || stop.len() > STOP_BYTES_MAX)
+    {
+        let message = format!("stop takes up to {STOPS_MAX} strings of 1 to {STOP_BYTES_MAX} bytes");
+        return Err(Fault::invalid("out_of_range", "stop", message));
+    }
+    let bias = &turn.sampling.bias;
+    if bias.len() > BIASES_MAX {
+        let message = format!("logit_bias has {} entries, the limit is {BIASES_MAX}", bias.len());
+        return Err(Fault::invalid("out_of_range", "logit_bias", message));
+    }
+    if let Some((token, _)) = bias.iter().find(|(token, _)| token.0 >= model.codec.vocab()) {
+        let message = format!("token {token} is outside the vocabulary of {} tokens", model.codec.vocab());
+        return Err(Fault::new(FaultKind::Invalid, "token_out_of_range", message).param("logit_bias"));
+    }
+    Ok(())
+}
+
+fn sampler(defaults: &SamplingDefaults, asked: &SamplingParams, logprobs: Option<u32>) -> SamplerSpec {
+    let (operator, model) = (&defaults.operator, &defaults.model);
+    let neutral = SamplerSpec::default();
+    SamplerSpec {
+        temperature: pick(operator.temperature, asked.temperature, model.temperature)
+            .unwrap_or(FALLBACK.temperature),
+        top_k: pick(operator.top_k, asked.top_k, model.top_k).unwrap_or(FALLBACK.top_k),
+        top_p: pick(operator.top_p, asked.top_p, model.top_p).unwrap_or(FALLBACK.top_p),
+        min_p: pick(operator.min_p, asked.min_p, model.min_p).unwrap_or(FALLBACK.min_p),
+        repeat_penalty: pick(operator.repeat_penalty, asked.repeat_penalty, model.repeat_penalty)
+            .unwrap_or(neutral.repeat_penalty),
+        presence_penalty: asked.presence_penalty.unwrap_or(neutral.presence_penalty),
+        frequency_penalty: asked.frequency_penalty.unwrap_or(neutral.frequency_penalty),
+        penalty_last_n: neutral.penalty_last_n,
+        seed: asked.seed.unwrap_or_else(random_seed),
+        bias: asked.bias.clone(),
+        logprobs,
+    }
+}
+
+fn pick<T>(operator: Option<T>, request: Option<T>, model: Option<T>) -> Option<T> {
+    operator.or(request).or(model)
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // Keyed from the system's entropy at every call; no more is needed to make unseeded requests differ.
+    RandomState::new().hash_one(0_u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(temperature: Option<f32>) -> SamplingParams {
+        SamplingParams { temperature, ..SamplingParams::default() }
+    }
+
+    #[test]
+    fn the_operator_wins_then_the_request_then_the_model() {
+        let check = |operator, request, model, expect: f32| {
+            let defaults =
+                SamplingDefaults { operator: params(operator), model: params(model), tokens_max: None };
+            assert_eq!(sampler(&defaults, &params(request), None).temperature, expect);
+        };
+        check(Some(0.1), Some(0.2), Some(0.3), 0.1);
+        check(None, Some(0.2), Some(0.3), 0.2);
+        check(None, None, Some(0.3), 0.3);
+        check(None, None, None, 0.8);
+        check(None, Some(0.0), Some(0.3), 0.0);
+    }
+
+    #[test]
+    fn requests_without_a_seed_differ() {
+        assert_ne!(random_seed(), random_seed());
+    }
+
+    #[test]
+    fn seed_zero_is_a_seed() {
+        let asked = SamplingParams { seed: Some(0), ..SamplingParams::default() };
+        assert_eq!(sampler(&SamplingDefaults::default(), &asked, None).seed, 0);
+    }
+}

@@ -1,0 +1,222 @@
+//! The flag table, in the order and grouping of the command-line specification.
+
+use crate::table::{Flag, Group, Kind, RetiredValue, flag, later, retired};
+use crate::verbs::Verb;
+use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX};
+
+/// Verbs that load a model.
+const CHAT: &[Verb] = &[Verb::Serve, Verb::Run];
+const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify];
+const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes];
+const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify];
+
+const CONTEXT_MAX: i64 = 1 << 24;
+const ANY: Kind = int(0, i64::MAX);
+
+const fn int(min: i64, max: i64) -> Kind {
+    Kind::Int { min, max, word: None }
+}
+
+const fn float(min: f64, max: f64) -> Kind {
+    Kind::Float { min, max }
+}
+
+const fn choice(words: &'static [&'static str]) -> Kind {
+    Kind::Choice { words, later: &[] }
+}
+
+/// Every flag of every verb.
+pub const FLAGS: &[Flag] = &[
+    // ---- models
+    flag("model", Group::Models, Kind::Text, "A model to serve, as a bare argument is: a path to a model file or directory.")
+        .shown_as("P")
+        .repeatable(),
+    flag("model", Group::Models, Kind::Path, "A model to run the checks that need one with.")
+        .on(&[Verb::Verify])
+        .shown_as("P"),
+    later("model-dir", Group::Models, Kind::Path, "Register every artifact below a directory that some runtime reads.")
+        .shown_as("D"),
+    later("idle-timeout", Group::Models, ANY, "Unload a model that nobody used for so long.").shown_as("S"),
+    flag("offline", Group::Models, Kind::Switch, "Fetch nothing from the network. This build never does.").on(CHAT),
+    later("pull-<option>", Group::Models, Kind::Family, "Passed to the puller of a model given by id.").on(CHAT),
+    // ---- runtime
+    flag(
+        "runtime",
+        Group::Runtime,
+        Kind::Text,
+        "The runtime to use: an id or alias of the catalog, the path of a runtime (its folder, runtime.json or library), \
+         or MODEL=ID for one of several models.",
+    )
+    .on(WITH_CATALOG)
+    .shown_as("ID|PATH|MODEL=ID")
+    .default("chosen by the model's format")
+    .repeatable(),
+    flag("threads", Group::Runtime, int(1, 1024), "Threads that the runtime computes on.")
+        .on(CHAT)
+        .default("the runtime's own choice"),
+    // ---- process
+    flag(
+        "worker-process",
+        Group::Process,
+        Kind::Toggle,
+        "Run the runtime in a worker process of its own. --no-worker-process loads it into this process, where the \
+         runtime allows it.",
+    )
+    .on(CHAT)
+    .default("on"),
+    // ---- context
+    flag(
+        "max-context",
+        Group::Context,
+        Kind::Int { min: CONTEXT_MIN as i64, max: CONTEXT_MAX, word: Some("auto") },
+        "Positions of one conversation. Sizing by this machine's memory (auto) is not in this build yet.",
+    )
+    .on(CHAT)
+    .default("what the model was trained for, 8192 at most"),
+    flag("max-batch", Group::Context, int(1, MAX_BATCH_MAX as i64), "Conversations computed at the same time.")
+        .alias("max-batch-size")
+        .default("8"),
+    flag(
+        "kv-bits",
+        Group::Context,
+        choice(&["0", "4", "8", "16", "84"]),
+        "Precision of the KV cache: 4 = q4_0, 8 = q8_0, 16 = f16, 84 = K q8_0 and V q4_0, 0 = the runtime's own choice.",
+    )
+    .on(CHAT)
+    .shown_as("0|4|8|16|84")
+    .default("0"),
+    // ---- sampling
+    flag("temperature", Group::Sampling, float(0.0, 2.0), "0 = always the likeliest token.").on(CHAT),
+    flag("top-p", Group::Sampling, float(0.0, 1.0), "Draw from the likeliest tokens that together reach this probability.")
+        .on(CHAT),
+    flag("top-k", Group::Sampling, int(0, 1 << 20), "Draw from so many of the likeliest tokens; 0 = all.").on(CHAT),
+    flag("min-p", Group::Sampling, float(0.0, 1.0), "Drop tokens less likely than this share of the likeliest.").on(CHAT),
+    flag("repeat-penalty", Group::Sampling, float(0.0, 2.0), "Make recent tokens less likely; 0 and 1 = off.").on(CHAT),
+    flag("max-tokens", Group::Sampling, int(1, CONTEXT_MAX), "Tokens of one answer at most.").on(CHAT),
+    // ---- http
+    flag("http", Group::Http, Kind::Address, "Where to listen, in one flag.").default("127.0.0.1:8453"),
+    flag("host", Group::Http, Kind::Text, "Address to listen on.").default("127.0.0.1"),
+    flag("port", Group::Http, int(0, 65535), "Port to listen on; 0 = any free one.").default("8453"),
+    flag("no-http", Group::Http, Kind::Switch, "Do not listen for HTTP."),
+    flag("api-key", Group::Http, Kind::Secret, "Ask clients for this key. Better given as SUPERFLUID_API_KEY: other users see flags.")
+        .default("no key needed"),
+    later("key-policy", Group::Http, Kind::Path, "Several keys with rights and rates.").shown_as("FILE"),
+    later("rate-limit", Group::Http, Kind::Text, "Requests per minute of one client.").shown_as("N/min"),
+    flag("request-timeout", Group::Http, int(1, 86_400_000), "Milliseconds after which a request is failed.")
+        .shown_as("MS")
+        .default("none"),
+    flag("drain-timeout", Group::Http, int(0, 86_400), "Seconds that running requests get when the server is told to stop.")
+        .shown_as("S")
+        .default("60"),
+    later("nonstream-keepalive", Group::Http, ANY, "Keep idle connections of waiting requests alive.").shown_as("S"),
+    later("web", Group::Http, Kind::Address, "Serve the web page."),
+    later("web-origin", Group::Http, Kind::Text, "Origin that the web page may be opened from.").shown_as("O"),
+    // ---- files
+    later("files-max-bytes", Group::Files, ANY, "Size of the files store."),
+    later("files-expiry", Group::Files, ANY, "Age at which a file is dropped.").shown_as("S"),
+    later("files-sweep", Group::Files, ANY, "How often old files are looked for.").shown_as("S").default("300"),
+    // ---- sessions
+    later("sessions", Group::Sessions, Kind::Path, "Directory of durable sessions.").shown_as("DIR"),
+    later("socket", Group::Sessions, Kind::Path, "Native socket."),
+    later("sessions-cache", Group::Sessions, Kind::Switch, "Set the old session log aside at each start."),
+    later("tool-lease-ms", Group::Sessions, ANY, "Time that a tool call is waited for."),
+    // ---- parking
+    later("park", Group::Parking, Kind::Toggle, "Park idle KV on disk.").on(CHAT),
+    later("park-lossy", Group::Parking, Kind::Switch, "Park KV with less precision.").on(CHAT),
+    later("park-budget-gb", Group::Parking, ANY, "Disk space for parked KV.").default("20").on(CHAT),
+    // ---- scheduling
+    later("tick-decode-budget", Group::Scheduling, ANY, "Decode tokens of one step."),
+    later("tick-target-ms", Group::Scheduling, ANY, "Time that one step should take."),
+    later("prefill-budget", Group::Scheduling, ANY, "Prefill tokens of one step."),
+    later("starvation-ticks", Group::Scheduling, ANY, "Steps after which a waiting request goes first.").default("8"),
+    later("class-lanes", Group::Scheduling, Kind::Text, "Lanes kept for a class.").shown_as("class=N,..."),
+    later("http-default-qos", Group::Scheduling, Kind::Text, "Class of requests that name none.").shown_as("CLASS"),
+    later("no-http-qos-header", Group::Scheduling, Kind::Switch, "Do not let clients choose their class."),
+    later("http-allow-batch-invariant", Group::Scheduling, Kind::Switch, "Let clients ask for batch-invariant answers."),
+    later("pin-budget-pct", Group::Scheduling, int(0, 100), "Share of KV that may be pinned.").default("50"),
+    later("pressure-high", Group::Scheduling, int(0, 100), "Share of memory at which KV is shed.").default("85"),
+    later("pressure-low", Group::Scheduling, int(0, 100), "Share of memory at which shedding ends.").default("70"),
+    later("os-pressure", Group::Scheduling, Kind::Toggle, "Listen to the system's memory pressure."),
+    later("prefix-blob-budget-mb", Group::Scheduling, ANY, "Memory for shared prefixes."),
+    // ---- speculation
+    later("speculate", Group::Speculation, Kind::Text, "Draft tokens.").shown_as("off|auto|prompt-lookup|KIND:P").on(CHAT),
+    later("spec-draft-tokens", Group::Speculation, int(1, 15), "Tokens of one draft.").on(CHAT),
+    later("spec-adaptive", Group::Speculation, Kind::Toggle, "Adapt the length of drafts.").on(CHAT),
+    later("spec-min-yield", Group::Speculation, float(0.0, 15.0), "Accepted tokens that a draft must bring.").on(CHAT),
+    later("spec-yield-rounds", Group::Speculation, ANY, "Rounds over which the yield counts.").on(CHAT),
+    later("spec-throughput-gate", Group::Speculation, Kind::Toggle, "Draft only while it pays.").on(CHAT),
+    later("spec-gate-probe-tokens", Group::Speculation, ANY, "Tokens of a trial.").on(CHAT),
+    later("spec-min-speedup", Group::Speculation, float(1.0, 100.0), "What pays.").on(CHAT),
+    later("spec-gate-reprobe", Group::Speculation, ANY, "When to try again.").on(CHAT),
+    later("spec-gate-reprobe-max", Group::Speculation, ANY, "When to try again at the latest.").on(CHAT),
+    later("spec-max-temperature", Group::Speculation, float(0.0, 2.0), "Draft only below.").on(CHAT),
+    later("spec-bitexact", Group::Speculation, Kind::Toggle, "Draft only with equal results.").on(CHAT),
+    later("dspark-confidence", Group::Speculation, float(0.0, 1.0), "Confidence that a draft needs.").on(CHAT),
+    // ---- completion
+    later("fim-model", Group::Completion, Kind::Text, "Satellite model for inline completion.").shown_as("P"),
+    later("fim-max-context", Group::Completion, ANY, "Its window."),
+    later("fim-max-batch", Group::Completion, ANY, "Its lanes.").default("2"),
+    later("completion-deadline-ms", Group::Completion, ANY, "Deadline of an inline completion."),
+    later("completion-rate", Group::Completion, ANY, "Inline completions per second of one client."),
+    later("completion-burst", Group::Completion, ANY, "Inline completions at once of one client."),
+    // ---- text
+    flag(
+        "dialect",
+        Group::Text,
+        Kind::Choice { words: &["auto", "template", "chatml", "raw"], later: &["atem"] },
+        "How messages become text: by the model's own template, as ChatML, as they are, or auto = the template if there \
+         is one.",
+    )
+    .on(CHAT)
+    .shown_as("auto|template|chatml|raw")
+    .default("auto"),
+    flag("chat-template", Group::Text, Kind::Path, "A Jinja chat template that overrides the model's own.")
+        .on(CHAT)
+        .shown_as("FILE"),
+    later("tool-call-parser", Group::Text, Kind::Text, "How tool calls are read.").shown_as("auto|WIRE").on(CHAT),
+    // ---- telemetry
+    later("log-file", Group::Telemetry, Kind::Path, "Log to a file.").on(CHAT),
+    later("log-dir", Group::Telemetry, Kind::Path, "Log to a directory of files.").on(CHAT),
+    flag("log-filter", Group::Telemetry, Kind::Text, "What is logged, e.g. info,sf_engine=debug.")
+        .on(WITH_LOGS)
+        .shown_as("FILTER")
+        .default("info in serve, else warn"),
+    flag("verbose", Group::Telemetry, Kind::Count, "Log more; -vv even more.").short('v').on(WITH_LOGS),
+    later("otlp-endpoint", Group::Telemetry, Kind::Text, "Push traces.").shown_as("URL"),
+    later("otlp-header", Group::Telemetry, Kind::Text, "Header of a push.").shown_as("k=v").repeatable(),
+    later("otlp-service-name", Group::Telemetry, Kind::Text, "Name in traces."),
+    later("otlp-filter", Group::Telemetry, Kind::Text, "What is traced."),
+    later("otlp-queue", Group::Telemetry, ANY, "Spans waiting at most."),
+    later("otlp-batch-ms", Group::Telemetry, ANY, "Time between pushes."),
+    later("otlp-timeout-ms", Group::Telemetry, ANY, "Time for one push."),
+    later("otlp-metrics", Group::Telemetry, Kind::Text, "Push metrics.").shown_as("URL"),
+    later("otlp-interval-ms", Group::Telemetry, ANY, "Time between metrics."),
+    later("tui", Group::Telemetry, Kind::Toggle, "Show the dashboard."),
+    // ---- fleet
+    later("fleet", Group::Fleet, Kind::Text, "Nodes to serve through.").shown_as("host:port,..."),
+    later("fleet-listen", Group::Fleet, Kind::Address, "Where nodes join."),
+    later("fleet-auth", Group::Fleet, Kind::Path, "Fleet secrets.").shown_as("FILE"),
+    later("fleet-policy", Group::Fleet, choice(&["load-aware", "least-loaded", "round-robin"]), "Which node serves."),
+    later("fleet-pool-high", Group::Fleet, int(0, 100), "Load at which a node is spared.").shown_as("PCT"),
+    later("fleet-conns-per-node", Group::Fleet, ANY, "Connections to one node."),
+    // ---- output
+    flag("json", Group::Output, Kind::Switch, "Print JSON of a stable schema.").on(REPORTS),
+    flag("probe", Group::Output, Kind::Switch, "Ask each runtime again whether it can run here, and list its devices.")
+        .on(&[Verb::Runtimes]),
+    flag("quick", Group::Output, Kind::Switch, "Leave the long checks out.").on(&[Verb::Verify]),
+    // ---- retired
+    retired("paged-kv", RetiredValue::None, "KV is always paged by the runtime"),
+    retired("prefix-cache", RetiredValue::None, "prefixes are always shared where the runtime can fork a lane"),
+    retired("continuous-batching", RetiredValue::Number, "requests are always batched; --max-batch sets how many"),
+    retired("prefix-cache-file", RetiredValue::Taken, "nothing is kept between starts; sessions will do that"),
+    retired("prefix-cache-save-interval", RetiredValue::Taken, "nothing is kept between starts; sessions will do that"),
+    retired("files-dir", RetiredValue::Taken, "files belong to the session directory"),
+    retired("media-dir", RetiredValue::Taken, "media belong to the session directory"),
+    retired("prefill-chunk", RetiredValue::Taken, "the scheduler sizes prefill chunks"),
+    retired("metallib", RetiredValue::Ending(".metallib"), "a runtime finds its own kernels"),
+    retired("gpu-wait-timeout-ms", RetiredValue::Number, "a step that hangs is ended by the worker's watchdog"),
+    retired("decode-replay", RetiredValue::None, "each runtime decides how it replays a decode step"),
+    retired("paged-weights", RetiredValue::None, "weights are mapped by the runtime"),
+    retired("no-paged-weights-retry", RetiredValue::None, "weights are mapped by the runtime"),
+    retired("no-baked-decode", RetiredValue::None, "each runtime decides how it replays a decode step"),
+];

@@ -1,0 +1,71 @@
+//! Every verb and flag declared once; parsing, help, completions and the manual read the same table.
+//!
+//! Nothing here prints, ends the process or reads the environment by itself: the mains hand in arguments and a way to
+//! look variables up, and get typed settings or a [`UsageError`] (always exit code [`UsageError::EXIT_CODE`]).
+//!
+//! Precedence: flag, then `SUPERFLUID_<NAME>`, then the default in the table.
+
+mod build;
+mod error;
+mod flags;
+mod help;
+mod parse;
+mod runtime_options;
+mod settings;
+mod shell;
+mod table;
+mod value;
+mod verbs;
+
+use std::ffi::OsString;
+
+pub use error::{Problem, UsageError};
+pub use flags::FLAGS;
+pub use help::{help, overview};
+pub use runtime_options::{RuntimeFlag, RuntimeOption, RuntimeOptions, RuntimeValue};
+pub use settings::{
+    Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, Placement,
+    RunSettings, RuntimeChoice, RuntimeRef, RuntimesSettings, SamplingSettings, Secret, ServeSettings, Shell,
+    TextSettings, VerifySettings, Window,
+};
+pub use shell::{completions, manual};
+pub use table::{Flag, Group, Kind, RetiredValue, Status};
+pub use verbs::{VERBS, Verb, VerbRow};
+
+/// Looks an environment variable up; `None` = not set. Empty counts as not set.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Turns a command line (without the program's name) into typed settings.
+///
+/// `options` are the options of the runtimes in the catalog; read them after [`explicit_runtimes`] told the catalog
+/// which runtimes the command line names by path.
+///
+/// # Errors
+/// Every refusal of the command line; the caller prints it and exits with [`UsageError::EXIT_CODE`].
+pub fn parse(
+    args: &[OsString],
+    env: Env<'_>,
+    options: &dyn RuntimeOptions,
+) -> Result<Invocation, UsageError> {
+    build::invocation(args, env, options)
+}
+
+/// The runtimes that `--runtime` or `SUPERFLUID_RUNTIME` name, found without judging anything else, so that a catalog
+/// can be read before the flags of its runtimes are parsed.
+pub fn explicit_runtimes(args: &[OsString], env: Env<'_>) -> Vec<RuntimeChoice> {
+    let mut found = Vec::new();
+    let mut args = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    while let Some(arg) = args.next() {
+        let value = match arg.strip_prefix("--runtime") {
+            Some("") => args.next().map(|value| value.into_owned()),
+            Some(rest) => rest.strip_prefix('=').map(str::to_owned),
+            None => None,
+        };
+        found.extend(value.filter(|value| !value.is_empty()).map(|value| RuntimeChoice::read(&value)));
+    }
+    if found.is_empty() {
+        let value = env("SUPERFLUID_RUNTIME").filter(|value| !value.is_empty());
+        found.extend(value.map(|value| RuntimeChoice::read(&value)));
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! The verbs: what each is for, what stands behind it, and whether this build has it.
+
+/// A verb that this build has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// The server.
+    Serve,
+    /// Chat in the terminal.
+    Run,
+    /// The catalog.
+    Runtimes,
+    /// The conformance kit.
+    Verify,
+    /// Shell completions.
+    Completions,
+    /// The manual page.
+    Man,
+    /// Help.
+    Help,
+    /// Version.
+    Version,
+}
+
+/// One row of the verb table.
+#[derive(Clone, Copy, Debug)]
+pub struct VerbRow {
+    /// As typed; `runtimes verify` is two words.
+    pub name: &'static str,
+    /// `None` = known, and not in this build yet.
+    pub verb: Option<Verb>,
+    /// What follows the name.
+    pub operands: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// Whole command lines.
+    pub examples: &'static [&'static str],
+}
+
+const fn row(
+    name: &'static str,
+    verb: Verb,
+    operands: &'static str,
+    about: &'static str,
+    examples: &'static [&'static str],
+) -> VerbRow {
+    VerbRow { name, verb: Some(verb), operands, about, examples }
+}
+
+const fn later(name: &'static str, operands: &'static str, about: &'static str) -> VerbRow {
+    VerbRow { name, verb: None, operands, about, examples: &[] }
+}
+
+/// All verbs, in the order of help. Two-word names stand before their first word.
+pub const VERBS: &[VerbRow] = &[
+    row(
+        "serve",
+        Verb::Serve,
+        "<model>...",
+        "serve models over HTTP",
+        &[
+            "superfluid serve ~/models/smol.gguf",
+            "superfluid serve smol.gguf --port 9000 --api-key \"$KEY\" --max-context 4096",
+            "superfluid serve smol.gguf gemma.gguf --runtime gemma.gguf=llamacpp",
+        ],
+    ),
+    row(
+        "run",
+        Verb::Run,
+        "<model> [prompt]",
+        "chat in the terminal, no server needed",
+        &["superfluid run smol.gguf", "superfluid run smol.gguf \"Why is the sky blue?\" --temperature 0"],
+    ),
+    row(
+        "runtimes verify",
+        Verb::Verify,
+        "<path>",
+        "test a runtime's library for conformance; exit 0 only if all required checks pass",
+        &[
+            "superfluid runtimes verify ./libacme.so",
+            "superfluid runtimes verify ./libacme.so --model tiny.gguf --json",
+        ],
+    ),
+    later("runtimes install", "<archive-or-dir>", "put a runtime into your catalog"),
+    later("runtimes remove", "<id>", "take a runtime out of your catalog"),
+    row(
+        "runtimes",
+        Verb::Runtimes,
+        "[model]",
+        "show every runtime: what it reads, what it can do, usable here or why not; with a model, who reads it",
+        &["superfluid runtimes", "superfluid runtimes --probe --json", "superfluid runtimes smol.gguf"],
+    ),
+    later("models", "", "list the models found here"),
+    later("pull", "<org/model[:tag]>", "fetch a model by id"),
+    later("ps", "", "show a running server's models"),
+    later("load", "<model>", "load a model into a running server"),
+    later("unload", "<model>", "unload a model of a running server"),
+    later("stop", "", "stop a running server"),
+    later("sessions", "<what>", "list, show, fork, export and check sessions"),
+    later("fleet", "<what>", "several nodes as one server"),
+    later("launch", "<client>", "start a known client pointed at the server"),
+    later("top", "", "a live dashboard"),
+    later("bench", "", "the built-in load generator"),
+    row(
+        "completions",
+        Verb::Completions,
+        "<bash|zsh|fish>",
+        "print a shell's completion script",
+        &["superfluid completions bash > ~/.local/share/bash-completion/completions/superfluid"],
+    ),
+    row("man", Verb::Man, "", "print the manual page", &["superfluid man | man -l -"]),
+    row("help", Verb::Help, "[verb]", "print help", &["superfluid help serve"]),
+    row("version", Verb::Version, "", "print the version", &["superfluid version"]),
+];
+
+impl Verb {
+    /// Its row.
+    pub fn row(self) -> &'static VerbRow {
+        VERBS
+            .iter()
+            .find(|row| row.verb == Some(self))
+            .expect("VERBS has a row for each verb; a test holds it")
+    }
+
+    /// As typed.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+}
+
+/// The row whose name begins `words`, and how many words it took.
+pub(crate) fn find(words: &[&str]) -> Option<(&'static VerbRow, usize)> {
+    VERBS.iter().find_map(|row| {
+        let name: Vec<&str> = row.name.split(' ').collect();
+        words.starts_with(&name).then_some((row, name.len()))
+    })
+}

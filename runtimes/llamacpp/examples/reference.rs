@@ -1,0 +1,30 @@
+//! Greedy text by llama.cpp itself, for tests that compare the server's answers with it.
+//!
+//! `reference MODEL THREADS TOKENS < prompts`: each line of standard input is a JSON string, each line of output
+//! `{"prompt":..,"tokens":[..],"text":".."}`. Control tokens in a prompt count; BOS is added as the model asks. The
+//! tokens include a final end of generation, the text does not.
+
+#[path = "../tests/runtime/support/direct.rs"]
+mod direct;
+
+use std::io::{BufRead, Write};
+
+fn main() -> std::io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let (Some(model), Some(Ok(threads)), Some(Ok(count))) =
+        (args.next(), args.next().map(|n| n.parse()), args.next().map(|n| n.parse()))
+    else {
+        return Err(std::io::Error::other("usage: reference MODEL THREADS TOKENS < prompts"));
+    };
+    direct::be_quiet();
+    let mut direct = direct::Direct::open(model.as_ref(), threads);
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let prompt: String = serde_json::from_str(&line?)?;
+        let tokens = direct.tokenize(&prompt);
+        let tokens = direct.generate(&tokens, count);
+        let answer = serde_json::json!({"prompt": prompt, "tokens": tokens, "text": direct.text(&tokens)});
+        writeln!(out, "{answer}")?;
+    }
+    Ok(())
+}

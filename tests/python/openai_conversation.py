@@ -1,0 +1,260 @@
+"""A conversation of the official `openai` client with a running server: every step is a claim that must hold.
+
+    openai_conversation.py BASE_URL MODEL [API_KEY]
+
+BASE_URL ends in /v1. With API_KEY the server must require it. Prints one `ok` line per step; exits 1 on the first
+that does not hold. Works with any model: nothing is expected of the words, only that they agree with each other.
+"""
+
+import asyncio
+import sys
+
+import openai
+
+STEPS = []
+
+
+def step(function):
+    """Registers a step; its name is the claim."""
+    STEPS.append(function)
+    return function
+
+
+class Conversation:
+    """The server under test and the question that most steps ask."""
+
+    def __init__(self, base_url, model, key):
+        self.base_url, self.model, self.key = base_url, model, key
+        self.client = self.connect(key or "unused")
+
+    def connect(self, key):
+        return openai.OpenAI(base_url=self.base_url, api_key=key, max_retries=0, timeout=120)
+
+    def chat(self, question="Name three colors.", **fields):
+        fields = {"temperature": 0, "max_tokens": 24, **fields}
+        messages = [
+            {"role": "system", "content": "Answer briefly."},
+            {"role": "user", "content": [{"type": "text", "text": question}]},
+        ]
+        return self.client.chat.completions.create(model=self.model, messages=messages, **fields)
+
+    def complete(self, prompt="Once upon a time", **fields):
+        fields = {"temperature": 0, "max_tokens": 24, **fields}
+        return self.client.completions.create(model=self.model, prompt=prompt, **fields)
+
+
+def joined(chunks, index=0):
+    """The text of one choice of a chat stream."""
+    deltas = [c.delta.content for chunk in chunks for c in chunk.choices if c.index == index]
+    return "".join(delta or "" for delta in deltas)
+
+
+def refused(error, call, code=None, param=None):
+    """`call` raises `error` with this code and field."""
+    try:
+        call()
+    except error as refusal:
+        assert code is None or refusal.code == code, f"code {refusal.code}, expected {code}"
+        assert param is None or refusal.param == param, f"param {refusal.param}, expected {param}"
+        assert refusal.request_id, "no request id"
+        return
+    raise AssertionError(f"not refused with {error.__name__}")
+
+
+@step
+def the_model_is_listed_and_can_be_asked_for(talk):
+    assert talk.model in [model.id for model in talk.client.models.list()]
+    assert talk.client.models.retrieve(talk.model).id == talk.model
+    refused(openai.NotFoundError, lambda: talk.client.models.retrieve("no/such/model"), "model_not_found")
+
+
+@step
+def a_chat_is_answered(talk):
+    answer = talk.chat()
+    choice = answer.choices[0]
+    assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-")
+    assert answer.model == talk.model and answer.created > 1_600_000_000
+    assert choice.message.role == "assistant" and choice.message.content
+    assert choice.finish_reason in ("stop", "length")
+    usage = answer.usage
+    assert usage.prompt_tokens > 0 and 0 < usage.completion_tokens <= 24
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+
+
+@step
+def a_streamed_chat_says_the_same(talk):
+    whole = talk.chat()
+    chunks = list(talk.chat(stream=True))
+    assert joined(chunks) == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.object == "chat.completion.chunk" and chunk.usage is None for chunk in chunks)
+    reasons = [c.finish_reason for chunk in chunks for c in chunk.choices if c.finish_reason]
+    assert reasons == [whole.choices[0].finish_reason]
+
+
+@step
+def a_stream_counts_its_tokens_when_asked(talk):
+    whole = talk.chat()
+    *chunks, last = talk.chat(stream=True, stream_options={"include_usage": True})
+    assert last.choices == [] and last.usage == whole.usage
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+@step
+def two_choices_are_two_answers(talk):
+    answer = talk.chat(n=2, temperature=1, seed=3)
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert all(choice.message.content for choice in answer.choices)
+    chunks = list(talk.chat(n=2, temperature=1, seed=3, stream=True))
+    assert joined(chunks, 0) and joined(chunks, 1)
+    ends = [c.index for chunk in chunks for c in chunk.choices if c.finish_reason]
+    assert sorted(ends) == [0, 1]
+
+
+@step
+def log_probabilities_belong_to_the_text(talk):
+    choice = talk.chat(logprobs=True, top_logprobs=3, max_tokens=8).choices[0]
+    entries = choice.logprobs.content
+    assert entries and all(len(entry.top_logprobs) == 3 and entry.logprob <= 0 for entry in entries)
+    for entry in entries:
+        ranked = [top.logprob for top in entry.top_logprobs]
+        assert ranked == sorted(ranked, reverse=True)
+        assert entry.top_logprobs[0].token == entry.token, "greedy takes the likeliest"
+    text = b"".join(bytes(entry.bytes) for entry in entries).decode("utf-8", "replace")
+    assert choice.message.content.strip() in text
+    legacy = talk.complete(logprobs=2, max_tokens=8).choices[0].logprobs
+    assert len(legacy.tokens) == len(legacy.token_logprobs) == len(legacy.top_logprobs) == len(legacy.text_offset)
+    assert legacy.text_offset[0] == 0 and legacy.text_offset == sorted(legacy.text_offset)
+
+
+@step
+def a_stop_string_ends_the_answer_and_is_not_part_of_it(talk):
+    for ask, text_of in [
+        (talk.chat, lambda answer: answer.choices[0].message.content),
+        (talk.complete, lambda answer: answer.choices[0].text),
+    ]:
+        full = text_of(ask())
+        middle = len(full) // 2
+        stop = full[middle : middle + 3]
+        cut = ask(stop=[stop, "never said, surely"])
+        assert text_of(cut) == full[: full.index(stop)], (full, stop, text_of(cut))
+        assert cut.choices[0].finish_reason == "stop"
+
+
+@step
+def a_streamed_stop_string_is_never_shown(talk):
+    full = talk.chat().choices[0].message.content
+    middle = len(full) // 2
+    stop = full[middle : middle + 3]
+    assert joined(talk.chat(stop=stop, stream=True)) == full[: full.index(stop)]
+
+
+@step
+def a_seed_repeats_an_answer(talk):
+    def text(seed):
+        return talk.chat(temperature=1, seed=seed).choices[0].message.content
+
+    for seed in (0, 7, -1):
+        assert text(seed) == text(seed), f"seed {seed}"
+    assert len({text(seed) for seed in range(8)}) > 1, "seeds make no difference"
+
+
+@step
+def a_length_limit_is_kept(talk):
+    for limit in (1, 5):
+        answer = talk.chat(max_tokens=None, max_completion_tokens=limit)
+        assert answer.usage.completion_tokens <= limit
+        if answer.usage.completion_tokens == limit:
+            assert answer.choices[0].finish_reason in ("length", "stop")
+
+
+@step
+def a_completion_is_answered_streamed_or_not(talk):
+    whole = talk.complete()
+    assert whole.object == "text_completion" and whole.choices[0].text
+    chunks = list(talk.complete(stream=True, stream_options={"include_usage": True}))
+    assert "".join(c.text for chunk in chunks for c in chunk.choices) == whole.choices[0].text
+    assert chunks[-1].usage == whole.usage
+    echoed = talk.complete(echo=True).choices[0].text
+    assert echoed == "Once upon a time" + whole.choices[0].text
+
+
+@step
+def several_prompts_are_several_answers(talk):
+    answer = talk.complete(prompt=["Once upon a time", "The sea is"], max_tokens=8)
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert all(choice.text for choice in answer.choices)
+
+
+@step
+def a_prompt_of_tokens_is_the_prompt(talk):
+    tokens = talk.client.post("/tokenize", cast_to=object, body={"model": talk.model, "prompt": "Once upon a time"})
+    assert tokens["count"] == len(tokens["tokens"]) > 0
+    by_tokens = talk.complete(prompt=tokens["tokens"])
+    by_text = talk.complete()
+    assert by_tokens.usage == by_text.usage
+    assert by_tokens.choices[0].text == by_text.choices[0].text
+
+
+@step
+def wrong_requests_raise_the_clients_own_errors(talk):
+    bad, missing = openai.BadRequestError, openai.NotFoundError
+    refused(bad, lambda: talk.chat(temperature=9), "out_of_range", "temperature")
+    refused(bad, lambda: talk.chat(max_tokens=0), "out_of_range", "max_tokens")
+    refused(bad, lambda: talk.chat(stream=True, top_p=5), "out_of_range", "top_p")
+    refused(bad, lambda: talk.chat(logprobs=True, top_logprobs=50), "out_of_range", "top_logprobs")
+    refused(bad, lambda: talk.complete(suffix="the end"), "fim_unsupported", "suffix")
+    asked = {"model": "no/such/model", "messages": [{"role": "user", "content": "x"}]}
+    refused(missing, lambda: talk.client.chat.completions.create(**asked), "model_not_found", "model")
+    if talk.key:
+        stranger = talk.connect("not the key")
+        refused(openai.AuthenticationError, lambda: stranger.models.list(), "invalid_api_key")
+
+
+@step
+def a_stream_can_be_left_early(talk):
+    stream = talk.chat(stream=True, max_tokens=512)
+    next(iter(stream))
+    stream.close()
+    assert talk.chat().choices[0].message.content
+
+
+@step
+def eight_streams_at_once_are_all_answered(talk):
+    async def one(client, question):
+        messages = [{"role": "user", "content": question}]
+        fields = {"temperature": 0, "max_tokens": 24, "stream": True}
+        stream = await client.chat.completions.create(model=talk.model, messages=messages, **fields)
+        return [chunk async for chunk in stream]
+
+    async def all_of_them():
+        async with openai.AsyncOpenAI(
+            base_url=talk.base_url, api_key=talk.key or "unused", max_retries=0, timeout=120
+        ) as client:
+            return await asyncio.gather(*(one(client, f"What is {n} plus {n}?") for n in range(8)))
+
+    for chunks in asyncio.run(all_of_them()):
+        assert joined(chunks), "an empty answer"
+        assert chunks[-1].choices[0].finish_reason in ("stop", "length")
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        print(__doc__, file=sys.stderr)
+        return 2
+    talk = Conversation(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else None)
+    print(f"openai {openai.__version__}")
+    for function in STEPS:
+        claim = function.__name__.replace("_", " ")
+        try:
+            function(talk)
+        except Exception as failure:  # any failure of a step is a finding
+            print(f"FAILED {claim}: {type(failure).__name__}: {failure}")
+            return 1
+        print(f"ok {claim}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
