@@ -172,7 +172,8 @@ typedef struct sfr_control {
 #define SFR_HONOURED_IGNORED 3u
 
 /* Keys every runtime should read: "ctx.max" (i64, positions a lane may hold), "lanes.max" (i64),
- * "step.tokens.max" (i64, fed tokens in one step), "threads" (i64), "kv.type_k" and "kv.type_v"
+ * "kv.cells" (i64, positions that all lanes together may hold; a host that keeps idle lanes asks for fewer than
+ * lanes.max windows), "step.tokens.max" (i64, fed tokens in one step), "threads" (i64), "kv.type_k" and "kv.type_v"
  * (str, "f16", "q8_0", "q4_0", ...). A runtime's own options are declared in its descriptor. */
 typedef struct sfr_opt {
   sfr_str key;

@@ -49,6 +49,11 @@ def joined(chunks, index=0):
     return "".join(delta or "" for delta in deltas)
 
 
+def counts(usage):
+    """What was fed and drawn; how much of it was computed anew depends on who asked before."""
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
 def refused(error, call, code=None, param=None):
     """`call` raises `error` with this code and field."""
     try:
@@ -97,7 +102,7 @@ def a_streamed_chat_says_the_same(talk):
 def a_stream_counts_its_tokens_when_asked(talk):
     whole = talk.chat()
     *chunks, last = talk.chat(stream=True, stream_options={"include_usage": True})
-    assert last.choices == [] and last.usage == whole.usage
+    assert last.choices == [] and counts(last.usage) == counts(whole.usage)
     assert all(chunk.usage is None for chunk in chunks)
 
 
@@ -175,7 +180,7 @@ def a_completion_is_answered_streamed_or_not(talk):
     assert whole.object == "text_completion" and whole.choices[0].text
     chunks = list(talk.complete(stream=True, stream_options={"include_usage": True}))
     assert "".join(c.text for chunk in chunks for c in chunk.choices) == whole.choices[0].text
-    assert chunks[-1].usage == whole.usage
+    assert counts(chunks[-1].usage) == counts(whole.usage)
     echoed = talk.complete(echo=True).choices[0].text
     assert echoed == "Once upon a time" + whole.choices[0].text
 
@@ -193,8 +198,64 @@ def a_prompt_of_tokens_is_the_prompt(talk):
     assert tokens["count"] == len(tokens["tokens"]) > 0
     by_tokens = talk.complete(prompt=tokens["tokens"])
     by_text = talk.complete()
-    assert by_tokens.usage == by_text.usage
+    assert counts(by_tokens.usage) == counts(by_text.usage)
     assert by_tokens.choices[0].text == by_text.choices[0].text
+
+
+@step
+def a_prompt_that_was_seen_is_not_computed_again(talk):
+    question = "Which rivers, seas, lakes and oceans does a drop of rain pass on its way around the world?"
+
+    def cached(**fields):
+        usage = talk.chat(question, max_tokens=4, **fields).usage
+        return usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
+
+    cached()
+    prompt, again = cached()
+    assert 16 <= again < prompt, f"{again} of {prompt}"
+    assert cached(extra_body={"cache_prompt": False}) == (prompt, 0)
+    *_, last = talk.chat(question, max_tokens=4, stream=True, stream_options={"include_usage": True})
+    assert 16 <= last.usage.prompt_tokens_details.cached_tokens < prompt
+
+
+@step
+def a_request_says_how_it_is_to_be_served(talk):
+    for name in ("interactive", "completion", "agent", "background", "0", "code-completion"):
+        headers = {"X-Superfluid-QoS": name, "X-Superfluid-Deadline-Ms": "60000", "X-Superfluid-Pin": "1"}
+        assert talk.chat(max_tokens=2, extra_headers=headers).choices[0].finish_reason
+    for name, value in [
+        ("X-Superfluid-QoS", "urgent"),
+        ("X-Superfluid-Deadline-Ms", "0"),
+        ("X-Superfluid-Pin", "86401"),
+    ]:
+        code = "invalid_value" if value == "urgent" else "out_of_range"
+        wrong = {"extra_headers": {name: value}}
+        refused(openai.BadRequestError, lambda: talk.chat(**wrong), code, name.lower())
+
+
+@step
+def an_answer_ends_at_its_deadline_with_what_it_has(talk):
+    fields = {"max_tokens": 900, "extra_body": {"ignore_eos": True}}
+    fields["extra_headers"] = {"X-Superfluid-Deadline-Ms": "1500"}
+    whole = talk.chat(**fields)
+    choice = whole.choices[0]
+    assert choice.finish_reason == "length" and choice.model_extra["ended_by"] == "deadline"
+    assert choice.message.content and whole.usage.completion_tokens < 900
+    ends = [c for chunk in talk.chat(stream=True, **fields) for c in chunk.choices if c.finish_reason]
+    assert [end.model_extra.get("ended_by") for end in ends] == ["deadline"]
+    assert (talk.chat(max_tokens=1).choices[0].model_extra or {}).get("ended_by") is None
+
+
+@step
+def the_schedulers_can_be_asked_and_told(talk):
+    def put(n):
+        return talk.client.put("/scheduling", cast_to=object, body={"background_every": n})
+
+    before = talk.client.get("/scheduling", cast_to=object)
+    assert before["background_every"] >= 1
+    assert put(9) == talk.client.get("/scheduling", cast_to=object) == {"background_every": 9}
+    refused(openai.BadRequestError, lambda: put(0), "out_of_range", "background_every")
+    assert put(before["background_every"]) == before
 
 
 @step

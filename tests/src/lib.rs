@@ -3,6 +3,7 @@
 //! A fixture panics with the compiler's own words when it cannot be made: a test without its fixture has failed.
 
 mod runtimes;
+mod served;
 mod server;
 mod toy;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 pub use runtimes::{
     BAD_MODES, build_bad, build_sample, compile, descriptor_section, source_path, write_manifest,
 };
+pub use served::{Toy, completion, piece_of, streamed, text_of};
 pub use server::{Answer, Events, Server, signal};
 pub use toy::{CHATML, ToyModel, toy_model};
 

@@ -1,6 +1,7 @@
 //! A real `superfluid serve` under test: started, asked, watched, ended.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -154,6 +155,40 @@ impl Server {
         answer(self.agent.post(self.url(path)).send_json(body))
     }
 
+    /// POST of a JSON body with headers of its own.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    pub fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        let request = self.agent.post(self.url(path));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        answer(request.send_json(body))
+    }
+
+    /// PUT of a JSON body.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        answer(self.agent.put(self.url(path)).send_json(body))
+    }
+
+    /// Sends a POST on a connection of its own and does not read the answer. Dropping it is a client that vanishes.
+    ///
+    /// # Panics
+    /// When the server does not take it.
+    pub fn send(&self, path: &str, body: &Value) -> TcpStream {
+        let mut connection = TcpStream::connect(&self.address).expect("the server listens");
+        let (host, body) = (&self.address, body.to_string());
+        let length = body.len();
+        write!(
+            connection,
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .expect("the server reads");
+        connection
+    }
+
     /// POST of any body as `application/json`.
     ///
     /// # Panics
@@ -167,7 +202,17 @@ impl Server {
     /// # Panics
     /// When the answer is not 200.
     pub fn stream(&self, path: &str, body: &Value) -> Events {
-        let response = self.agent.post(self.url(path)).send_json(body).expect("an answer");
+        self.stream_with(path, &[], body)
+    }
+
+    /// As [`Server::stream`], with headers of its own.
+    ///
+    /// # Panics
+    /// As [`Server::stream`].
+    pub fn stream_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Events {
+        let request = self.agent.post(self.url(path));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let response = request.send_json(body).expect("an answer");
         assert_eq!(response.status(), 200, "{}", self.log());
         let reader: Box<dyn std::io::Read + Send> = Box::new(response.into_body().into_reader());
         Events { lines: BufReader::new(reader).lines() }
@@ -192,6 +237,16 @@ impl Server {
         while self.metric(name) != expect {
             assert!(Instant::now() < deadline, "{name} is {} and never became {expect}", self.metric(name));
         }
+    }
+
+    /// State and reason of the only model.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    pub fn model_state(&self) -> (String, String) {
+        let card = &self.get("/v1/models").body["data"][0];
+        let text = |field: &str| card[field].as_str().unwrap_or_default().to_owned();
+        (text("state"), text("reason"))
     }
 
     /// Sends SIGTERM.

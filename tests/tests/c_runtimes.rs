@@ -53,7 +53,7 @@ fn the_manifest_carries_the_sections_very_bytes() {
 
     let descriptor: Descriptor = serde_json::from_str(raw.descriptor.get()).unwrap();
     assert_eq!((descriptor.id.as_str(), descriptor.abi), ("sample", [0, 1]));
-    assert!(matches!(descriptor.capabilities["kv"]["export"], Capability::No(_)));
+    assert!(matches!(descriptor.capabilities["kv"]["export"], Capability::Yes(_)));
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! The official `openai` Python client holds a scripted conversation with a real model.
+//! The OpenAI surface of the real server: the official Python client on a real model, and on the sample runtime what no
+//! client library shows: headers, what was cached, and how an answer ended.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use sf_tests::{Server, real_model, repository};
+use serde_json::{Value, json};
+use sf_tests::{Server, ToyModel, build_sample, real_model, repository, toy_model};
 
 fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -50,4 +52,147 @@ fn engine_the_official_python_client_is_served() {
         "SmolLM2-135M-Instruct.Q4_1",
         "sesame",
     ]));
+}
+
+/// A server on the sample runtime, whose tokens are bytes.
+struct Toy {
+    server: Server,
+    _dir: tempfile::TempDir,
+}
+
+fn toy(more: &[&str]) -> Toy {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = build_sample(dir.path());
+    let model = toy_model(dir.path(), &ToyModel::default());
+    let mut args = vec![model.to_str().unwrap(), "--runtime", runtime.to_str().unwrap()];
+    args.extend(more);
+    Toy { server: Server::start(&args), _dir: dir }
+}
+
+struct Asked {
+    status: u16,
+    ignored: Option<String>,
+    body: Value,
+}
+
+impl Asked {
+    fn cached(&self) -> u64 {
+        assert_eq!(self.status, 200, "{}", self.body);
+        self.body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    }
+}
+
+impl Toy {
+    fn ask(&self, body: &Value, headers: &[(&str, &str)]) -> Asked {
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let request = agent.post(self.server.url("/v1/completions"));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let mut response = request.send_json(body).unwrap();
+        let ignored = response.headers().get("x-superfluid-ignored");
+        Asked {
+            status: response.status().as_u16(),
+            ignored: ignored.map(|names| names.to_str().unwrap().to_owned()),
+            body: serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap(),
+        }
+    }
+
+    fn tell(&self, body: &Value) -> (u16, Value) {
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let mut response = agent.put(self.server.url("/v1/scheduling")).send_json(body).unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap())
+    }
+}
+
+fn completion(prompt: &str, max_tokens: u32) -> Value {
+    json!({"prompt": prompt, "max_tokens": max_tokens, "seed": 5, "temperature": 0.8, "ignore_eos": true})
+}
+
+#[test]
+fn engine_a_prompt_that_was_seen_is_not_computed_again() {
+    let toy = toy(&[]);
+    let body = completion(&"a long story about rain ".repeat(8), 20);
+    let first = toy.ask(&body, &[]);
+    let prompt = first.body["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(first.cached(), 0);
+    let again = toy.ask(&body, &[("x-superfluid-pin", "60")]);
+    assert!((16..prompt).contains(&again.cached()), "{}", again.body);
+    assert_eq!(again.body["choices"], first.body["choices"], "what is reused changes nothing");
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    streamed["stream_options"] = json!({"include_usage": true});
+    let last = toy.server.stream("/v1/completions", &streamed).last().unwrap();
+    let cached = last["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert!((16..prompt).contains(&cached), "{last}");
+
+    let mut apart = body;
+    apart["cache_prompt"] = json!(false);
+    let apart = toy.ask(&apart, &[]);
+    assert_eq!(apart.cached(), 0);
+    assert_eq!(apart.body["choices"], first.body["choices"]);
+}
+
+#[test]
+fn engine_a_request_that_keeps_out_of_the_cache_leaves_nothing_in_it() {
+    let toy = toy(&[]);
+    let mut body = completion(&"what nobody else may profit from ".repeat(6), 5);
+    body["cache_prompt"] = json!(false);
+    assert_eq!(toy.ask(&body, &[]).cached(), 0);
+    body["cache_prompt"] = json!(true);
+    assert_eq!(toy.ask(&body, &[]).cached(), 0);
+}
+
+#[test]
+fn engine_an_answer_ends_at_its_deadline_with_what_it_has() {
+    let toy = toy(&["--sample-delay-us", "2000", "--max-batch", "1"]);
+    let endless = completion("for ever and ever", 900);
+    let cut = toy.ask(&endless, &[("x-superfluid-deadline-ms", "600")]);
+    assert_eq!(cut.status, 200, "{}", cut.body);
+    let choice = &cut.body["choices"][0];
+    assert_eq!((&choice["finish_reason"], &choice["ended_by"]), (&json!("length"), &json!("deadline")));
+    let drawn = cut.body["usage"]["completion_tokens"].as_u64().unwrap();
+    assert!((1..900).contains(&drawn), "{drawn}");
+
+    // The only lane is taken for longer than the next one can wait.
+    let mut streamed = endless;
+    streamed["stream"] = json!(true);
+    let mut running = toy.server.stream("/v1/completions", &streamed);
+    running.next().expect("a first event");
+    let late = toy.ask(&completion("too late", 5), &[("x-superfluid-deadline-ms", "50")]);
+    assert_eq!((late.status, &late.body["error"]["code"]), (504, &json!("deadline_exceeded")));
+    drop(running);
+    assert_eq!(toy.ask(&completion("in time", 5), &[]).body["choices"][0].get("ended_by"), None);
+}
+
+#[test]
+fn engine_terms_are_checked_and_what_is_not_read_is_named() {
+    let open = toy(&[]);
+    let body = completion("x", 2);
+    for (name, value, code) in [
+        ("x-superfluid-qos", "urgent", "invalid_value"),
+        ("x-superfluid-deadline-ms", "86400001", "out_of_range"),
+        ("x-superfluid-pin", "soon", "invalid_type"),
+    ] {
+        let refused = open.ask(&body, &[(name, value)]);
+        assert_eq!((refused.status, &refused.body["error"]["code"]), (400, &json!(code)));
+        assert_eq!(refused.body["error"]["param"], name);
+    }
+    let fine = [("x-superfluid-qos", "interactive"), ("x-superfluid-deadline-ms", "60000")];
+    let taken = open.ask(&body, &fine);
+    assert_eq!((taken.status, taken.ignored), (200, None));
+
+    let closed = toy(&["--no-http-qos-header", "--http-default-qos", "background"]);
+    let ignored = closed.ask(&body, &[("x-superfluid-qos", "urgent")]);
+    assert_eq!((ignored.status, ignored.ignored.as_deref()), (200, Some("x-superfluid-qos")));
+}
+
+#[test]
+fn engine_the_schedulers_can_be_asked_and_told() {
+    let toy = toy(&[]);
+    assert_eq!(toy.server.get("/v1/scheduling").body, json!({"background_every": 4}));
+    assert_eq!(toy.tell(&json!({"background_every": 7})), (200, json!({"background_every": 7})));
+    assert_eq!(toy.tell(&json!({"background_every": 0})).0, 400);
+    assert_eq!(toy.server.get("/v1/scheduling").body, json!({"background_every": 7}));
+    assert_eq!(toy.ask(&completion("x", 3), &[("x-superfluid-qos", "background")]).status, 200);
 }

@@ -8,7 +8,7 @@ use sf_abi::*;
 
 use crate::fault::Fault;
 use crate::host::HostCell;
-use crate::runtime::Runtime;
+use crate::runtime::{Model, Runtime};
 use crate::slots;
 
 /// A longer query than any minor of this major could have is not a query.
@@ -74,13 +74,23 @@ impl<R: Exported> Tables<R> {
         stats: Some(slots::stats::<R>),
         get_interface: Some(slots::model_interface::<R>),
     };
-    pub(crate) const KV: &'static SfrKvVt = &SfrKvVt {
+    /// For a model that does not export.
+    const KV_FORK: &'static SfrKvVt = &SfrKvVt {
         struct_size: size_of::<SfrKvVt>() as u32,
         reserved0: 0,
-        fork: Some(slots::fork::<R>),
+        fork: if <R::Model as Model>::FORK { Some(slots::fork::<R>) } else { None },
         export_size: None,
         export_state: None,
         import_state: None,
+    };
+    /// For one that does.
+    const KV_EXPORT: &'static SfrKvVt = &SfrKvVt {
+        struct_size: size_of::<SfrKvVt>() as u32,
+        reserved0: 0,
+        fork: if <R::Model as Model>::FORK { Some(slots::fork::<R>) } else { None },
+        export_size: Some(slots::export_size::<R>),
+        export_state: Some(slots::export_state::<R>),
+        import_state: Some(slots::import_state::<R>),
     };
     pub(crate) const INSPECT: &'static SfrInspectVt = &SfrInspectVt {
         struct_size: size_of::<SfrInspectVt>() as u32,
@@ -108,6 +118,11 @@ impl<R: Exported> Tables<R> {
         probe: Some(slots::probe::<R>),
         get_interface: Some(slots::get_interface::<R>),
     };
+
+    /// `sf.kv/1` of a model, if it has any of it.
+    pub(crate) fn kv(exports: bool) -> Option<&'static SfrKvVt> {
+        if exports { Some(Self::KV_EXPORT) } else { <R::Model as Model>::FORK.then_some(Self::KV_FORK) }
+    }
 
     /// The answer of the exported symbol. Pure. While the major is 0 both numbers must be the same.
     ///

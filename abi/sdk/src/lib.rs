@@ -54,6 +54,7 @@
 //! # fn main() {}
 //! ```
 
+mod envelope;
 pub mod export;
 mod fault;
 pub mod handshake;

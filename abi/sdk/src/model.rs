@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use sf_abi::*;
 
+use crate::envelope::{self, HEAD_BYTES, Identity};
 use crate::fault::{Code, Fault, Scope};
 use crate::lanes::{Lane, Lanes};
 use crate::open::Control;
@@ -19,6 +20,7 @@ pub(crate) struct Handle<M> {
     core: Mutex<Core<M>>,
     stats: Mutex<SfrStats>,
     description: String,
+    exports: bool,
 }
 
 /// The part that only one `[model]` call at a time may touch.
@@ -27,6 +29,7 @@ pub(crate) struct Core<M> {
     shape: Shape,
     lanes: Lanes,
     step: StepState,
+    identity: Identity,
     steps: u64,
     tokens_fed: u64,
     /// Words of the panic that made the model unusable.
@@ -34,22 +37,30 @@ pub(crate) struct Core<M> {
 }
 
 impl<M: Model> Handle<M> {
-    pub(crate) fn new(model: M) -> Result<Handle<M>, Fault> {
+    /// `descriptor` is the runtime's, a part of the identity of what the model saves.
+    pub(crate) fn new(model: M, descriptor: &str) -> Result<Handle<M>, Fault> {
         let shape = model.shape();
         let description = serde_json::to_string(&model.describe()).map_err(|error| {
             Fault::new(Code::Internal, format!("the model's description is not JSON: {error}"))
         })?;
+        let exports = model.exports();
+        let words = if exports { model.identity() } else { String::new() };
         let core = Core {
             model,
             shape,
             lanes: Lanes::new(shape.lanes_max),
             step: StepState::new(),
+            identity: Identity::new(descriptor, &words),
             steps: 0,
             tokens_fed: 0,
             dead: None,
         };
         let stats = Mutex::new(core.snapshot());
-        Ok(Handle { core: Mutex::new(core), stats, description })
+        Ok(Handle { core: Mutex::new(core), stats, description, exports })
+    }
+
+    pub(crate) fn exports(&self) -> bool {
+        self.exports
     }
 
     pub(crate) fn description(&self) -> &str {
@@ -137,6 +148,37 @@ impl<M: Model> Core<M> {
                 Err(fault)
             }
         }
+    }
+
+    /// Bytes of the envelope of a lane's first `upto` positions.
+    pub(crate) fn export_size(&mut self, lane: u64, upto: u32) -> Result<u64, Fault> {
+        self.step.idle()?;
+        let (lane, len) = self.lanes.find(lane)?;
+        if upto == 0 || upto > len {
+            return Err(Fault::new(Code::Arg, format!("{upto} positions of a lane of {len}")).field("upto"));
+        }
+        Ok(self.model.export_size(lane, upto)?.saturating_add(HEAD_BYTES as u64))
+    }
+
+    /// Fills an envelope of the size that [`Core::export_size`] just gave.
+    pub(crate) fn export(&mut self, lane: u64, upto: u32, envelope: &mut [u8]) -> Result<(), Fault> {
+        let (lane, _) = self.lanes.find(lane)?;
+        self.model.export(lane, upto, &mut envelope[HEAD_BYTES..])?;
+        envelope::seal(envelope, self.identity, upto);
+        Ok(())
+    }
+
+    /// A new lane from an envelope.
+    pub(crate) fn import(&mut self, envelope: &[u8]) -> Result<u64, Fault> {
+        self.step.idle()?;
+        let (len, state) = envelope::open(envelope, self.identity)?;
+        let room = self.shape.lane_tokens_max;
+        if len > room {
+            let words = format!("a saved state of {len} positions, a lane holds {room}");
+            return Err(Fault::new(Code::Capacity, words).field("ctx.max"));
+        }
+        let lane = self.lanes.take(len)?;
+        self.keep(lane, |model| model.import(lane, len, state))
     }
 
     pub(crate) fn lane_free(&mut self, lane: u64) -> Result<(), Fault> {

@@ -170,6 +170,48 @@ pub trait Model: Send + 'static {
         Err(Fault::new(Code::Unsupported, "this model does not fork lanes"))
     }
 
+    /// Whether lanes can be saved and restored: `sf.kv/1` then offers `export_size`, `export_state` and
+    /// `import_state`. Asked once.
+    fn exports(&self) -> bool {
+        false
+    }
+
+    /// Names all that a saved state depends on beside the runtime's own descriptor: the model's files, the precision
+    /// and layout of the cache, the instruction set. A state is only given back to a model with the same words. Asked
+    /// once, of a model that exports.
+    fn identity(&self) -> String {
+        String::new()
+    }
+
+    /// Bytes that [`Model::export`] writes for the first `upto` positions (1 or more) of a lane.
+    ///
+    /// # Errors
+    /// `Unsupported` for a part that this lane cannot give.
+    fn export_size(&mut self, lane: Lane, upto: u32) -> Result<u64, Fault> {
+        let _ = (lane, upto);
+        Err(Fault::new(Code::Unsupported, "this model does not export lanes"))
+    }
+
+    /// Writes the first `upto` positions of a lane into all of `out`, whose length [`Model::export_size`] just gave and
+    /// whose bytes are arbitrary. The SDK adds identity and checksum.
+    ///
+    /// # Errors
+    /// The lane is unchanged.
+    fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
+        let _ = (lane, upto, out);
+        Err(Fault::new(Code::Unsupported, "this model does not export lanes"))
+    }
+
+    /// Makes `lane` (an empty lane in a free slot) hold the `len` positions of a state that [`Model::export`] of a model
+    /// with the same identity wrote.
+    ///
+    /// # Errors
+    /// The lane then does not exist; whatever it held must be forgotten.
+    fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
+        let _ = (lane, len, state);
+        Err(Fault::new(Code::Unsupported, "this model does not import lanes"))
+    }
+
     /// Runs one ragged batch. Feeds are of live lanes at the right position, with tokens of the vocabulary.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::fault::{Code, Fault};
 use crate::handshake;
 use crate::model::Handle;
 use crate::open::OpenRequest;
-use crate::runtime::{Model, Runtime, Tokenizer};
+use crate::runtime::{Runtime, Tokenizer};
 use crate::wire;
 
 type Handled<R> = Handle<<R as Runtime>::Model>;
@@ -130,7 +130,7 @@ pub(crate) unsafe extern "C" fn open<R: Exported>(
         }
         let model = runtime::<R>()?.open(&mut request)?;
         request.check_must()?;
-        let handle = Box::into_raw(Box::new(Handle::new(model)?));
+        let handle = Box::into_raw(Box::new(Handle::new(model, R::DESCRIPTOR)?));
         // SAFETY: checked above.
         unsafe { wire::put(out, handle.cast(), "out") }
     };
@@ -268,14 +268,18 @@ pub(crate) unsafe extern "C" fn stats<R: Exported>(model: *mut SfrModel, out: *m
 }
 
 pub(crate) unsafe extern "C" fn model_interface<R: Exported>(
-    _model: *mut SfrModel,
+    model: *mut SfrModel,
     id: *const c_char,
 ) -> *const c_void {
     // SAFETY: an id is a C string by the header.
-    match unsafe { c_str(id) } {
-        Some(id) if id == SF_KV_1 && <R::Model as Model>::FORK => core::ptr::from_ref(Tables::<R>::KV).cast(),
-        _ => core::ptr::null(),
-    }
+    let id = unsafe { c_str(id) };
+    // SAFETY: the handle is the caller's.
+    let Ok(handle) = (unsafe { handle::<R>(model) }) else { return core::ptr::null() };
+    let table = match id {
+        Some(id) if id == SF_KV_1 => Tables::<R>::kv(handle.exports()),
+        _ => None,
+    };
+    table.map_or(core::ptr::null(), |table| core::ptr::from_ref(table).cast())
 }
 
 pub(crate) unsafe extern "C" fn fork<R: Exported>(
@@ -291,6 +295,65 @@ pub(crate) unsafe extern "C" fn fork<R: Exported>(
         let id = unsafe { handle::<R>(model) }?.with(|core| core.fork(parent, upto))?;
         // SAFETY: checked above.
         unsafe { wire::put(child, id, "child") }
+    };
+    // SAFETY: `err` is the caller's.
+    unsafe { guard(err, call) }
+}
+
+pub(crate) unsafe extern "C" fn export_size<R: Exported>(
+    model: *mut SfrModel,
+    lane: u64,
+    upto: u32,
+    bytes: *mut u64,
+    err: *mut SfrError,
+) -> SfrStatus {
+    let call = || {
+        place(bytes, "bytes")?;
+        // SAFETY: the handle is the caller's.
+        let size = unsafe { handle::<R>(model) }?.with(|core| core.export_size(lane, upto))?;
+        // SAFETY: checked above.
+        unsafe { wire::put(bytes, size, "bytes") }
+    };
+    // SAFETY: `err` is the caller's.
+    unsafe { guard(err, call) }
+}
+
+pub(crate) unsafe extern "C" fn export_state<R: Exported>(
+    model: *mut SfrModel,
+    lane: u64,
+    upto: u32,
+    out: *mut SfrBuf,
+    err: *mut SfrError,
+) -> SfrStatus {
+    let call = || {
+        // SAFETY: the handle is the caller's.
+        let handle = unsafe { handle::<R>(model) }?;
+        handle.with(|core| {
+            let size = core.export_size(lane, upto)?;
+            // SAFETY: the buffer is the caller's, for this call.
+            let envelope = unsafe { wire::room(out, size) }?;
+            core.export(lane, upto, envelope)
+        })
+    };
+    // SAFETY: `err` is the caller's.
+    unsafe { guard(err, call) }
+}
+
+pub(crate) unsafe extern "C" fn import_state<R: Exported>(
+    model: *mut SfrModel,
+    bytes: *const c_void,
+    len: u64,
+    lane: *mut u64,
+    err: *mut SfrError,
+) -> SfrStatus {
+    let call = || {
+        place(lane, "lane")?;
+        // SAFETY: the bytes are the caller's for the call.
+        let envelope = unsafe { wire::bytes(bytes, len, "bytes") }?;
+        // SAFETY: the handle is the caller's.
+        let id = unsafe { handle::<R>(model) }?.with(|core| core.import(envelope))?;
+        // SAFETY: checked above.
+        unsafe { wire::put(lane, id, "lane") }
     };
     // SAFETY: `err` is the caller's.
     unsafe { guard(err, call) }

@@ -230,26 +230,53 @@ fn check_stride<T>(array: SfrArray, what: &str) -> Result<u64, Fault> {
     Ok(u64::from(array.count) * u64::from(array.stride))
 }
 
-/// The two-call protocol: `needed` is always set; the bytes are written only when all of them fit.
+/// Borrows bytes of the caller.
 ///
 /// # Safety
-/// `to` is NULL or points to an `sfr_buf` whose `p` has `cap` writable bytes.
-pub(crate) unsafe fn fill(to: *mut SfrBuf, bytes: &[u8]) -> Result<(), Fault> {
+/// `p` points to `len` readable bytes that live and stay the same for `'a`.
+pub(crate) unsafe fn bytes<'a>(p: *const c_void, len: u64, what: &str) -> Result<&'a [u8], Fault> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    let count = usize::try_from(len).ok().filter(|&count| isize::try_from(count).is_ok());
+    let Some(count) = count.filter(|_| !p.is_null()) else {
+        return Err(Fault::layout(what, format_args!("{len} bytes at {p:p}")));
+    };
+    // SAFETY: not null and no longer than an object can be, and the caller promises the bytes.
+    Ok(unsafe { core::slice::from_raw_parts(p.cast::<u8>(), count) })
+}
+
+/// The two-call protocol for what is written in place: `needed` is always set; the room is lent only when it is enough.
+///
+/// # Safety
+/// `to` is NULL or points to an `sfr_buf` whose `p` has `cap` writable bytes that nobody else uses for `'a`.
+pub(crate) unsafe fn room<'a>(to: *mut SfrBuf, needed: u64) -> Result<&'a mut [u8], Fault> {
     // SAFETY: the caller's promise.
     let Some(buf) = (unsafe { to.as_mut() }) else {
         return Err(Fault::new(Code::Arg, "there is no buffer for the answer"));
     };
-    buf.needed = bytes.len() as u64;
-    if buf.cap < buf.needed || (buf.p.is_null() && !bytes.is_empty()) {
-        return Err(Fault::new(
-            Code::SmallBuffer,
-            format!("{} bytes needed, the buffer has {}", buf.needed, buf.cap),
-        ));
+    buf.needed = needed;
+    let count = usize::try_from(needed).ok().filter(|&count| isize::try_from(count).is_ok());
+    match count {
+        Some(0) => Ok(&mut []),
+        Some(count) if buf.cap >= needed && !buf.p.is_null() => {
+            // SAFETY: `cap` bytes at `p`, written by the host or the system before and ours for the call.
+            Ok(unsafe { core::slice::from_raw_parts_mut(buf.p.cast::<u8>(), count) })
+        }
+        _ => {
+            let words = format!("{needed} bytes needed, the buffer has {}", buf.cap);
+            Err(Fault::new(Code::SmallBuffer, words))
+        }
     }
-    if !bytes.is_empty() {
-        // SAFETY: `cap` writable bytes at `p`, and `cap` was just compared; a caller's buffer is not our memory.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buf.p.cast::<u8>(), bytes.len()) };
-    }
+}
+
+/// The two-call protocol: `needed` is always set; the bytes are written only when all of them fit.
+///
+/// # Safety
+/// As for [`room`].
+pub(crate) unsafe fn fill(to: *mut SfrBuf, bytes: &[u8]) -> Result<(), Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { room(to, bytes.len() as u64) }?.copy_from_slice(bytes);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sf_api::{ApiKey, ApiSettings, serve};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
 use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TokenInfo, Turn, TurnEvent};
 
 const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " naïve", " dogs"];
@@ -51,7 +51,8 @@ impl Babble {
             })
             .collect();
         let reason = if stop.is_some() { FinishReason::Stop } else { FinishReason::Length };
-        events.push(TurnEvent::Finished { choice, reason, completion_tokens: words.len() as u32 });
+        let completion_tokens = words.len() as u32;
+        events.push(TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens: 0 });
         events
     }
 }
@@ -94,6 +95,15 @@ impl Inference for Babble {
             runtime: None,
             chat: true,
         }]
+    }
+
+    fn tuning(&self) -> Tuning {
+        Tuning { background_every: 1 }
+    }
+
+    fn tune(&self, _: Tuning) -> Result<(), Fault> {
+        let message = "a model that babbles has nobody to put off";
+        Err(Fault::new(FaultKind::Unsupported, "not_in_this_build", message))
     }
 }
 

@@ -88,8 +88,13 @@ impl Fields {
     }
 
     pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Fault> {
+        self.flag_or(name, false)
+    }
+
+    /// A flag that counts as `absent` when it is not there.
+    pub(crate) fn flag_or(&mut self, name: &str, absent: bool) -> Result<bool, Fault> {
         match self.take(name) {
-            None => Ok(false),
+            None => Ok(absent),
             Some(Value::Bool(value)) => Ok(value),
             Some(other) => Err(wrong_type(&self.path(name), "a boolean", &other)),
         }

@@ -19,6 +19,7 @@ use crate::answer::Timing;
 use crate::body;
 use crate::refusal::Refusal;
 use crate::routes::{Exposure, Surface};
+use crate::settings::ApiKey;
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -91,6 +92,12 @@ fn admit(surface: &Surface, request: &Request) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// The key that a request presents; with several, the one that admitted it.
+pub(crate) fn presented<'a>(headers: &'a HeaderMap, key: Option<&ApiKey>) -> Option<&'a [u8]> {
+    let mut given = candidates(headers).filter(|candidate| !candidate.is_empty());
+    given.find(|candidate| key.is_none_or(|key| key.admits(candidate)))
 }
 
 /// What the client presents as a key.

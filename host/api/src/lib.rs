@@ -1,7 +1,7 @@
 //! HTTP and its dialects: the only place that knows JSON field names and HTTP codes.
 //!
-//! The way in: `serve` (connections) → `gate` (request id, browser guard, key) → `routes` → `body` (bytes to JSON) →
-//! `request` (JSON to [`sf_core::Turn`]). The way out: `answer` (events to JSON or an event stream), `refusal`
+//! The way in: `serve` (connections) → `gate` (request id, browser guard, key) → `routes` → `terms` (headers) → `body`
+//! (bytes to JSON) → `request` (JSON to [`sf_core::Turn`]). The way out: `answer` (events to JSON or an event stream), `refusal`
 //! (every [`sf_core::Fault`] to its status and body).
 //!
 //! # What happens to a field of a request
@@ -9,8 +9,27 @@
 //! * Known and in range: honoured. Known and out of range or of the wrong type: 400 that names the field.
 //! * Known to change the answer, and not honoured by this build (`tools`, `grammar`, `best_of`, …): 400
 //!   `unsupported_parameter`, unless its value asks for nothing (`null`, `[]`, `"none"`, …).
-//! * Known to be harmless (`user`, `metadata`, `store`, …): accepted.
+//! * Known to be harmless (`metadata`, `store`, …): accepted.
 //! * Unknown: accepted, and named in the response header `x-superfluid-ignored`, so that nothing is ignored in silence.
+//!
+//! # How a request is served
+//!
+//! Headers of the generating endpoints; each may stand once, and what is out of range is a 400 that names it:
+//!
+//! * `X-Superfluid-QoS`: `interactive`, `completion`, `agent` or `background` (or `0` to `3`). Not read when the operator
+//!   does not let clients choose; then `x-superfluid-ignored` names it.
+//! * `X-Superfluid-Deadline-Ms`: milliseconds from the request's arrival, 1 to 86400000. An answer that is not complete
+//!   by then ends with what it has: `"finish_reason":"length"` and beside it `"ended_by":"deadline"`. A request that
+//!   still waits by then never starts: `deadline_exceeded`, 504.
+//! * `X-Superfluid-Pin`: seconds, 0 to 86400, for which the KV of the prompt is kept after the answer, within the server's
+//!   pin budget.
+//!
+//! Fields of the body: `cache_prompt` (default `true`; `false` = neither use nor leave KV of equal beginnings) and `user`,
+//! which with the key tells parties apart that share a class fairly. `usage.prompt_tokens_details.cached_tokens` counts
+//! tokens of the prompt whose KV was there already, once per prompt: with `n` > 1 those that no choice had to compute.
+//!
+//! `GET` and `PUT /v1/scheduling`: `{"background_every": n}`, 1 to 1024: background requests run in every n-th tick while
+//! others have work.
 
 mod answer;
 mod body;
@@ -22,6 +41,8 @@ mod request;
 mod routes;
 mod serve;
 mod settings;
+mod socket;
+mod terms;
 
 pub use routes::{Exposure, router};
 pub use serve::serve;

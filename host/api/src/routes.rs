@@ -12,13 +12,15 @@ use axum::{Json, Router};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
-use sf_core::ports::{Inference, ModelCard, ModelState};
+use sf_core::ports::{Inference, ModelCard, ModelState, Tuning};
 use sf_core::{Fault, FaultKind, Token, limits};
 
 use crate::answer::{self, Timing};
 use crate::ids::RequestIds;
 use crate::refusal::Refusal;
+use crate::request::Order;
 use crate::settings::ApiSettings;
+use crate::terms::Terms;
 use crate::{body, gate, request};
 
 /// Who can reach the listener.
@@ -78,7 +80,8 @@ pub fn router(inference: Arc<dyn Inference>, settings: ApiSettings, exposure: Ex
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(text))
         .route("/v1/tokenize", post(tokenize))
-        .route("/v1/detokenize", post(detokenize));
+        .route("/v1/detokenize", post(detokenize))
+        .route("/v1/scheduling", get(scheduling).put(schedule));
     for path in LATER {
         routes = routes.route(path, any(later));
     }
@@ -189,8 +192,7 @@ async fn chat(
     Extension(timing): Extension<Timing>,
     http: Request,
 ) -> Result<Response, Refusal> {
-    let order = timing.within(body::read(http, request::chat)).await?;
-    Ok(answer::run(&surface.inference, &surface.ids, timing, order).await?)
+    generate(&surface, timing, http, request::chat).await
 }
 
 async fn text(
@@ -198,8 +200,21 @@ async fn text(
     Extension(timing): Extension<Timing>,
     http: Request,
 ) -> Result<Response, Refusal> {
-    let order = timing.within(body::read(http, request::text)).await?;
-    Ok(answer::run(&surface.inference, &surface.ids, timing, order).await?)
+    generate(&surface, timing, http, request::text).await
+}
+
+async fn generate(
+    surface: &Surface,
+    timing: Timing,
+    http: Request,
+    parse: fn(Value) -> Result<Order, Fault>,
+) -> Result<Response, Refusal> {
+    let terms = match Terms::read(http.headers(), &surface.settings) {
+        Ok(terms) => terms,
+        Err(fault) => return Err(refuse_unread(http, fault)),
+    };
+    let order = timing.within(body::read(http, parse)).await?;
+    Ok(answer::run(&surface.inference, &surface.ids, timing, terms, order).await?)
 }
 
 async fn tokenize(
@@ -223,6 +238,27 @@ async fn detokenize(
     let work = move || surface.inference.detokenize(asked.model.as_deref(), &asked.tokens);
     let text = timing.within(body::off_the_loop(work)).await?;
     Ok(Json(json!({"text": text})))
+}
+
+async fn scheduling(State(surface): Shared) -> Json<Value> {
+    Json(tuning_json(surface.inference.tuning()))
+}
+
+async fn schedule(
+    State(surface): Shared,
+    Extension(timing): Extension<Timing>,
+    http: Request,
+) -> Result<Response, Refusal> {
+    let (tuning, ignored) = timing.within(body::read(http, request::tuning)).await?;
+    surface.inference.tune(tuning)?;
+    let mut response = Json(tuning_json(surface.inference.tuning())).into_response();
+    answer::name_ignored(&mut response, &ignored);
+    Ok(response)
+}
+
+fn tuning_json(tuning: Tuning) -> Value {
+    let Tuning { background_every } = tuning;
+    json!({"background_every": background_every})
 }
 
 async fn later(http: Request) -> Refusal {

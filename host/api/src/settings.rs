@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sf_core::QosClass;
 use sha2::{Digest, Sha256};
 
 /// Renders all metrics as Prometheus text.
 pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What the operator decides about the HTTP surface. The default: no key, no deadline, no metrics.
-#[derive(Clone, Default)]
+/// What the operator decides about the HTTP surface. The default: no key, no time limit, no metrics; clients may name
+/// their class, and who names none is an agent.
+#[derive(Clone)]
 pub struct ApiSettings {
     /// When set, everything but `/health` needs it.
     pub api_key: Option<ApiKey>,
@@ -18,6 +20,22 @@ pub struct ApiSettings {
     pub request_timeout: Option<Duration>,
     /// Behind `/metrics`; `None` = that route answers 404.
     pub metrics: Option<MetricsText>,
+    /// The class of requests that name none.
+    pub default_class: QosClass,
+    /// Whether a client may name its class; if not, its header is ignored and named in the answer's.
+    pub qos_header: bool,
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        ApiSettings {
+            api_key: None,
+            request_timeout: None,
+            metrics: None,
+            default_class: QosClass::default(),
+            qos_header: true,
+        }
+    }
 }
 
 /// The key that clients must present. Only its digest is kept, so it cannot be printed.

@@ -12,6 +12,11 @@ pub struct Token(pub u32);
 #[repr(transparent)]
 pub struct LaneId(pub u32);
 
+/// A copy of a lane's KV in the engine process's host memory; given out by the scheduler, never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct StashKey(pub u64);
+
 /// One request to the server, unique for the life of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]

@@ -3,18 +3,22 @@
 //! No I/O, no serialisation, no async runtime. A type here crosses at least one crate border; anything else belongs to
 //! the stage that owns it.
 
+pub mod clock;
 pub mod fault;
 pub mod ids;
 pub mod limits;
 pub mod options;
 pub mod ports;
+pub mod qos;
 pub mod sampling;
 pub mod step;
 pub mod turn;
 
+pub use clock::Moment;
 pub use fault::{Fault, FaultKind};
-pub use ids::{LaneId, RequestId, Token};
+pub use ids::{LaneId, RequestId, StashKey, Token};
 pub use options::{EngineOption, OptionValue};
+pub use qos::QosClass;
 pub use sampling::{SamplerSpec, SamplingParams};
-pub use step::{Feed, LaneFault, LaneOp, LaneOut, Sampled, StepOut, StepPlan};
+pub use step::{Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, StepOut, StepPlan};
 pub use turn::{FinishReason, Input, Message, Role, TokenInfo, Turn, TurnEvent};

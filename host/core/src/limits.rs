@@ -8,7 +8,7 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 /// Requests waiting for a lane of one engine before 429.
 pub const QUEUE_REQUESTS_MAX: usize = 512;
-/// Events waiting for one slow client before its request is failed; a lane never waits for a client.
+/// Tokens waiting for one slow client before its lane is held; its neighbours go on.
 pub const TURN_EVENTS_MAX: usize = 4096;
 /// Choices of one request.
 pub const CHOICES_MAX: u32 = 128;
@@ -80,3 +80,64 @@ pub const TOKENIZER_BYTES_MAX: usize = 256 << 20;
 pub const STEP_ARENA_BYTES_MAX: usize = 64 << 20;
 /// Time spent on reading the rest of a refused body, so that a client which is still writing gets its answer.
 pub const DISCARD_MAX: Duration = Duration::from_secs(5);
+/// Default of the background divisor: background requests run in every n-th tick while others have work.
+pub const BACKGROUND_EVERY: u32 = 4;
+/// Largest background divisor.
+pub const BACKGROUND_EVERY_MAX: u32 = 1024;
+/// Default `--starvation-ticks`.
+pub const STARVATION_TICKS: u32 = 8;
+/// Default `--tick-target-ms`.
+pub const TICK_TARGET: Duration = Duration::from_millis(250);
+/// Time that one step with prompt tokens should take while anybody else is running or could arrive.
+pub const PREFILL_STEP_TARGET: Duration = Duration::from_millis(200);
+/// Default decode steps of one tick per lane (`--tick-decode-budget` is this times the lanes).
+pub const TICK_DECODE_STEPS: u32 = 32;
+/// Default `--prefill-budget`, tokens of one tick.
+pub const PREFILL_BUDGET: u32 = 4096;
+/// Default `--pressure-high`, percent of KV positions.
+pub const PRESSURE_HIGH_PCT: u32 = 85;
+/// Default `--pressure-low`, percent of KV positions.
+pub const PRESSURE_LOW_PCT: u32 = 70;
+/// Default `--pin-budget-pct`, percent of KV positions.
+pub const PIN_BUDGET_PCT: u32 = 50;
+/// Longest pin.
+pub const PIN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Fewest positions worth taking over from an earlier request.
+pub const PREFIX_TOKENS_MIN: u32 = 16;
+/// Default `--prefix-blob-budget-mb`: host memory for evicted prefixes of one engine.
+pub const PREFIX_BLOB_BUDGET_MB: u64 = 1024;
+/// Times that one request is carried over to a new engine before it is failed: it may be what kills them.
+pub const RESUMES_MAX: u32 = 3;
+/// Time that a client may be so far behind that its lane is held before its answer is given up.
+pub const CLIENT_STALL_MAX: Duration = Duration::from_secs(60);
+/// Tokens drawn by an engine after which its death no longer counts towards [`RESTARTS_MAX`].
+pub const RESTART_TOKENS_MIN: u64 = 64;
+/// Time between two rounds of waking streams, per running stream: a wake costs its HTTP thread about as much.
+pub const WAKE_SPACING: Duration = Duration::from_micros(40);
+/// Steps of one kind that must have been measured before their limit is tightened below [`STEP_MAX`].
+pub const STEP_SAMPLES_MIN: u32 = 64;
+/// A step counts as hung after so many times the slowest one of its kind.
+pub const STEP_LIMIT_FACTOR: u32 = 50;
+/// Smallest limit of one step.
+pub const STEP_LIMIT_MIN: Duration = Duration::from_secs(10);
+/// Time between two updates of the gauges of a busy engine.
+pub const METER_SPACING: Duration = Duration::from_millis(50);
+/// Time between two looks at the system's memory pressure, and between two events that it raises.
+pub const OS_PRESSURE_SPACING: Duration = Duration::from_secs(1);
+/// Share of the last ten seconds, percent, that some task waited for memory from which the system counts as under
+/// pressure.
+pub const OS_PRESSURE_PCT: f32 = 10.0;
+/// Lanes of one engine, running requests and idle prefixes together.
+pub const LANES_MAX: u32 = 2 * MAX_BATCH_MAX;
+/// Copies of evicted prefixes that one engine process holds; the scheduler's budget in bytes ends them earlier.
+pub const STASHES_MAX: usize = 4096;
+/// Bytes of all of them together, whatever the budget: no runtime's claim makes the process reserve more.
+pub const STASH_BYTES_MAX: u64 = 64 << 30;
+/// Silence of a client's machine after which the kernel asks whether it is still there.
+pub const PEER_SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Pause between two such questions.
+pub const PEER_PROBE_PAUSE: Duration = Duration::from_secs(10);
+/// Unanswered questions after which the client counts as gone.
+pub const PEER_PROBES_MAX: u32 = 3;
+/// Longest deadline that a client may name.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -67,6 +67,19 @@ pub trait Inference: Send + Sync + 'static {
 
     /// All models, in the order they were named.
     fn models(&self) -> Vec<ModelCard>;
+
+    /// What the schedulers can be told while they run.
+    fn tuning(&self) -> Tuning;
+
+    /// Changes it for all models from the next tick on.
+    fn tune(&self, tuning: Tuning) -> Result<(), Fault>;
+}
+
+/// What can be changed while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Background requests run in every n-th tick while others have work; at least 1.
+    pub background_every: u32,
 }
 
 /// Why a probe gave no answer: it crashed, hung, or said so.

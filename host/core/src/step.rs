@@ -1,21 +1,28 @@
-//! One step of an engine: the plan that goes in and what comes out. The same types on both transports.
+//! One tick of an engine: the plan that goes in and what comes out, step by step. The same types on both transports.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::ids::{LaneId, Token};
+use crate::ids::{LaneId, StashKey, Token};
 use crate::sampling::SamplerSpec;
 
-/// What the engine does next. Operations are applied in order, then the feeds run as one ragged batch.
+/// What the engine does next. Operations are applied in order, then the feeds run as one ragged batch; lanes whose feed
+/// says `more` go on decoding in further steps of the same tick.
+///
+/// A tick ends after `steps_max` steps, when no lane goes on, or at the first step boundary after the link's *yield*
+/// word was raised.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepPlan {
-    /// Grows by one per step of an engine; echoed in [`StepOut::seq`].
+    /// Grows by one per tick of an engine; echoed in [`StepOut::seq`].
     pub seq: u64,
-    /// Lane bookkeeping before the batch.
+    /// Lane bookkeeping before the first step.
     pub ops: Vec<LaneOp>,
     /// At most one per lane. May be empty: then only the operations happen.
     pub feeds: Vec<Feed>,
     /// What the feeds' ranges point into.
     pub tokens: Vec<Token>,
+    /// Steps of this tick at most; 0 counts as 1.
+    pub steps_max: u32,
 }
 
 impl StepPlan {
@@ -24,6 +31,25 @@ impl StepPlan {
         self.ops.clear();
         self.feeds.clear();
         self.tokens.clear();
+        self.steps_max = 1;
+    }
+}
+
+/// What an engine must know of the request that a lane works for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneSpec {
+    /// How its tokens are chosen.
+    pub sampler: SamplerSpec,
+    /// Tokens that end it, sorted: a lane that draws one does not go on within a tick. Empty = none.
+    pub ends: Arc<[Token]>,
+    /// Positions below this hold the prompt; what is fed from here on counts as generated (penalties).
+    pub prompt_len: u32,
+}
+
+impl Default for LaneSpec {
+    /// Greedy, without an end, everything counts as prompt.
+    fn default() -> Self {
+        LaneSpec { sampler: SamplerSpec::default(), ends: Arc::from([]), prompt_len: u32::MAX }
     }
 }
 
@@ -34,8 +60,8 @@ pub enum LaneOp {
     Open {
         /// Unused until now.
         lane: LaneId,
-        /// How its tokens are chosen.
-        sampler: SamplerSpec,
+        /// What it is for.
+        spec: LaneSpec,
     },
     /// Makes a lane that holds the first `upto` positions of another.
     Fork {
@@ -45,8 +71,17 @@ pub enum LaneOp {
         upto: u32,
         /// Unused until now.
         lane: LaneId,
-        /// How the child's tokens are chosen.
-        sampler: SamplerSpec,
+        /// What it is for.
+        spec: LaneSpec,
+    },
+    /// Cuts an open lane to `upto` positions and gives it to another request.
+    Adopt {
+        /// The lane.
+        lane: LaneId,
+        /// Positions to keep.
+        upto: u32,
+        /// What it is for from now on.
+        spec: LaneSpec,
     },
     /// Cuts a lane to at most `len` positions.
     Truncate {
@@ -59,6 +94,29 @@ pub enum LaneOp {
     Close {
         /// The lane.
         lane: LaneId,
+    },
+    /// Copies the first `upto` positions of a lane into the engine process's host memory. The lane stays.
+    Stash {
+        /// The lane.
+        lane: LaneId,
+        /// Positions to copy.
+        upto: u32,
+        /// Unused until now; names the copy.
+        key: StashKey,
+    },
+    /// Makes a lane from a copy, which stays.
+    Restore {
+        /// The copy.
+        key: StashKey,
+        /// Unused until now.
+        lane: LaneId,
+        /// What it is for.
+        spec: LaneSpec,
+    },
+    /// Drops a copy. One that is not there is dropped already.
+    Forget {
+        /// The copy.
+        key: StashKey,
     },
 }
 
@@ -73,17 +131,58 @@ pub struct Feed {
     pub pos0: u32,
     /// Draw the token that follows the run's last one.
     pub sample: bool,
+    /// How many further tokens the lane may draw in this tick, each after feeding the one before. Needs `sample`.
+    pub more: u32,
 }
 
-/// What a step brought.
+/// What one step of a tick brought.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOut {
     /// The plan's.
     pub seq: u64,
-    /// One per feed in the plan's order, then one per operation that failed.
+    /// Which step of the tick, from 0.
+    pub step: u32,
+    /// Nothing more comes for this plan.
+    pub last: bool,
+    /// One per lane fed in this step, in the plan's order, then (in step 0) one per operation that failed.
     pub lanes: Vec<LaneOut>,
+    /// In step 0, one per [`LaneOp::Stash`] and [`LaneOp::Restore`] that succeeded.
+    pub moves: Vec<Move>,
     /// Time in kernels as the runtime measured it, nanoseconds; 0 = not measured.
     pub device_ns: u64,
+}
+
+impl StepOut {
+    /// Empties it and keeps its buffers.
+    pub fn clear(&mut self) {
+        self.lanes.clear();
+        self.moves.clear();
+        (self.step, self.last, self.device_ns) = (0, false, 0);
+    }
+}
+
+/// A copy between a lane and host memory, as measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The copy.
+    pub key: StashKey,
+    /// Out of a lane, or back into one.
+    pub direction: Direction,
+    /// Positions moved.
+    pub positions: u32,
+    /// Size of the copy.
+    pub bytes: u64,
+    /// Time it took, nanoseconds.
+    pub took_ns: u64,
+}
+
+/// Which way a [`Move`] went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From a lane to host memory.
+    Stashed,
+    /// From host memory into a lane.
+    Restored,
 }
 
 /// What became of one lane in a step.
@@ -116,4 +215,11 @@ pub struct LaneFault {
     pub code: i32,
     /// Its words.
     pub message: String,
+}
+
+impl LaneFault {
+    /// `SFR_E_UNSUPPORTED`: this runtime or model can never do that.
+    pub const UNSUPPORTED: i32 = -3;
+    /// `SFR_E_CAPACITY`: it would fit if something were freed.
+    pub const CAPACITY: i32 = -9;
 }

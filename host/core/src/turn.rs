@@ -1,7 +1,10 @@
 //! A request for text and what is streamed back, free of any dialect.
 
+use std::time::Duration;
+
 use crate::fault::Fault;
 use crate::ids::{RequestId, Token};
+use crate::qos::QosClass;
 use crate::sampling::SamplingParams;
 
 /// Who speaks.
@@ -72,6 +75,17 @@ pub struct Turn {
     pub logprobs: Option<u32>,
     /// Go on past the end-of-text token.
     pub ignore_eos: bool,
+    /// Who goes first.
+    pub class: QosClass,
+    /// Whose request it is, for fairness inside a class: a digest of the client's key; 0 = nobody in particular.
+    pub party: u64,
+    /// Time from the submission after which the answer ends with what it has; a turn that still waits for a lane then
+    /// never starts.
+    pub deadline: Option<Duration>,
+    /// Take over the KV of earlier requests that begin with the same tokens, and leave its own for later ones.
+    pub reuse: bool,
+    /// Keep the KV of its prompt for so long after it ended, within the server's pin budget.
+    pub pin: Option<Duration>,
 }
 
 /// Why an answer ended.
@@ -81,6 +95,8 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` or the window.
     Length,
+    /// The turn's deadline.
+    Deadline,
 }
 
 /// A token of an answer, when log-probabilities were asked for.
@@ -116,6 +132,8 @@ pub enum TurnEvent {
         reason: FinishReason,
         /// Tokens generated for it.
         completion_tokens: u32,
+        /// Tokens of its prompt that were not computed again, because their KV was there already.
+        cached_tokens: u32,
     },
     /// Nothing more comes.
     Failed(Fault),

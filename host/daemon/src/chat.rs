@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
 
 use futures_util::StreamExt;
 use sf_core::ports::Inference;
-use sf_core::{Input, Message, RequestId, Role, SamplingParams, Turn, TurnEvent};
+use sf_core::{Input, Message, QosClass, RequestId, Role, SamplingParams, Turn, TurnEvent};
 use sf_service::Service;
 use sf_settings::RunSettings;
 
@@ -103,6 +103,11 @@ impl Chat<'_> {
             choices: 1,
             logprobs: None,
             ignore_eos: false,
+            class: QosClass::Interactive,
+            party: 0,
+            deadline: None,
+            reuse: true,
+            pin: None,
         };
         let mut events = self.service.submit(turn).await.map_err(Fatal::refused)?.events;
         let mut answer = String::new();

@@ -1,9 +1,11 @@
 //! `superfluid`: reads the command line, wires the stages, ends with the right exit code.
 
+mod bench;
 mod chat;
 mod exit;
 mod find;
 mod logs;
+mod prefixes;
 mod prepare;
 mod runtimes;
 mod serve;
@@ -54,7 +56,8 @@ fn run(invocation: Invocation, runtimes: Runtimes, options: &dyn RuntimeOptions)
     match invocation {
         Invocation::Serve(settings) => {
             logs::init(&settings.logs, logs::SERVER)?;
-            let preparer = Preparer::new(runtimes, &settings.engine, &settings.sampling, &settings.text)?;
+            let preparer = Preparer::new(runtimes, &settings.engine, &settings.sampling, &settings.text)?
+                .scheduling(&settings.scheduling);
             serve::serve(&settings, &preparer)?;
         }
         Invocation::Run(settings) => {
@@ -70,6 +73,7 @@ fn run(invocation: Invocation, runtimes: Runtimes, options: &dyn RuntimeOptions)
             logs::init(&settings.logs, logs::COMMAND)?;
             return verify::verify(&settings);
         }
+        Invocation::Bench(settings) => return bench::bench(&settings),
         Invocation::Completions(shell) => print(&sf_settings::completions(shell, options))?,
         Invocation::Man => print(&sf_settings::manual())?,
         Invocation::Help(None) => print(&sf_settings::overview())?,

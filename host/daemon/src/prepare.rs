@@ -10,11 +10,15 @@ use sf_codec::{Codec, CodecOptions};
 use sf_core::limits::STEP_TOKENS_MAX;
 use sf_core::{EngineOption, OptionValue, SamplingParams};
 use sf_engine::{OpenSpec, WorkerExe, open_in_process, open_worker};
+use sf_sched::SchedulerSettings;
 use sf_service::{ModelSpec, Opener, SamplingDefaults};
-use sf_settings::{EngineSettings, KvBits, Placement, RuntimeRef, SamplingSettings, TextSettings};
+use sf_settings::{
+    EngineSettings, KvBits, Placement, RuntimeRef, SamplingSettings, SchedulingSettings, TextSettings,
+};
 
 use crate::exit::Fatal;
 use crate::find::Runtimes;
+use crate::prefixes::{self, Prefixes};
 use crate::window;
 
 /// A model ready to be served, and the lines that tell the operator how.
@@ -27,6 +31,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Preparer {
     runtimes: Runtimes,
     engine: EngineSettings,
+    /// `None` = the defaults.
+    scheduling: Option<SchedulingSettings>,
     sampling: SamplingSettings,
     text: TextSettings,
     template: Option<String>,
@@ -53,11 +59,19 @@ impl Preparer {
         Ok(Preparer {
             runtimes,
             engine: engine.clone(),
+            scheduling: None,
             sampling: sampling.clone(),
             text: text.clone(),
             template,
             worker,
         })
+    }
+
+    /// Shares steps out as the operator wants.
+    #[must_use]
+    pub(crate) fn scheduling(mut self, scheduling: &SchedulingSettings) -> Self {
+        self.scheduling = Some(scheduling.clone());
+        self
     }
 
     /// Opens the header, chooses the runtime, checks what was asked of it.
@@ -67,12 +81,16 @@ impl Preparer {
         let choice = self.choose(model, &artifact)?;
         let window = window::size(self.engine.max_context, artifact.context_trained)?;
         let codec = self.codec(&artifact)?;
+        let scheduling = self.scheduler(window.positions);
+        let batch = self.engine.max_batch;
+        let prefixes =
+            Prefixes::new(&choice.entry.descriptor.capabilities, batch, scheduling.stash_bytes_max >> 20);
         let spec = OpenSpec {
             library: choice.entry.library.clone(),
             env: choice.entry.env(),
             models: artifact.files.iter().map(|file| absolute(file)).collect(),
             options: self.options(&choice, window.positions)?,
-            lanes_max: self.engine.max_batch,
+            lanes_max: prefixes.lanes(),
         };
         let id = model_id(&path);
         let mut lines = vec![
@@ -93,6 +111,7 @@ impl Preparer {
                     .types()
                     .map_or("the runtime's own precision".to_owned(), |(k, v)| format!("K {k}, V {v}"))
             ),
+            prefixes.line(),
             format!("text: {}", codec.describe()),
             "speculation: off".to_owned(),
         ];
@@ -105,16 +124,32 @@ impl Preparer {
             runtime: choice.entry.id().to_owned(),
             codec: Arc::new(codec),
             window: window.positions,
-            lanes: self.engine.max_batch,
-            step_tokens_max: STEP_TOKENS_MAX,
+            scheduling,
             sampling: SamplingDefaults {
                 operator: self.sampling.params.clone(),
                 model: model_defaults(&artifact),
                 tokens_max: self.sampling.max_tokens,
             },
-            opener: opener(self.worker.clone(), spec),
+            opener: opener(self.worker.clone(), prefixes, spec),
         };
         Ok(Prepared { spec, lines })
+    }
+
+    fn scheduler(&self, window: u32) -> SchedulerSettings {
+        let defaults = SchedulerSettings::new(self.engine.max_batch, window);
+        let Some(asked) = &self.scheduling else { return defaults };
+        SchedulerSettings {
+            prefill_budget: asked.prefill_budget.unwrap_or(defaults.prefill_budget),
+            tick_decode_budget: asked.tick_decode_budget,
+            tick_target: asked.tick_target,
+            class_lanes: asked.class_lanes,
+            starvation_ticks: asked.starvation_ticks,
+            pressure_high_pct: asked.pressure_high_pct,
+            pressure_low_pct: asked.pressure_low_pct,
+            pin_budget_pct: asked.pin_budget_pct,
+            stash_bytes_max: u64::from(asked.prefix_blob_budget_mb) << 20,
+            ..defaults
+        }
     }
 
     fn choose(&self, model: &str, artifact: &Artifact) -> Result<Choice<'_>, Fatal> {
@@ -142,9 +177,11 @@ impl Preparer {
             .map_err(Fatal::refused)?;
         let own: Vec<(&str, &str)> =
             given.iter().map(|flag| (flag.key.as_str(), flag.value.as_str())).collect();
+        let batch = self.engine.max_batch;
         let mut options = vec![
+            prefixes::cells_option(batch, window),
             must("ctx.max", OptionValue::Int(window.into())),
-            must("step.tokens.max", OptionValue::Int(STEP_TOKENS_MAX.max(self.engine.max_batch).into())),
+            must("step.tokens.max", OptionValue::Int(STEP_TOKENS_MAX.max(batch).into())),
         ];
         if let Some(threads) = self.engine.threads {
             options.push(must("threads", OptionValue::Int(threads.into())));
@@ -186,10 +223,10 @@ fn must(key: &str, value: OptionValue) -> EngineOption {
     EngineOption { key: key.to_owned(), value, must: true }
 }
 
-fn opener(worker: Option<WorkerExe>, spec: OpenSpec) -> Opener {
+fn opener(worker: Option<WorkerExe>, prefixes: Prefixes, mut spec: OpenSpec) -> Opener {
     match worker {
-        Some(exe) => Box::new(move || open_worker(&exe, &spec)),
-        None => Box::new(move || open_in_process(&spec)),
+        Some(exe) => Box::new(move || prefixes.open(&mut spec, |spec| open_worker(&exe, spec))),
+        None => Box::new(move || prefixes.open(&mut spec, open_in_process)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sf_api::{ApiKey, ApiSettings};
+use sf_core::limits::CONNECTIONS_MAX;
 use sf_core::ports::Inference;
 use sf_service::Service;
 use sf_settings::{HttpSettings, ServeSettings};
@@ -38,6 +39,11 @@ pub(crate) fn serve(settings: &ServeSettings, preparer: &Preparer) -> Result<(),
     }
     let service =
         Service::start(specs).map_err(|error| Fatal::failed(format!("cannot start a thread: {error}")))?;
+    if settings.scheduling.os_pressure != Some(false) {
+        service
+            .watch_os_pressure()
+            .map_err(|error| Fatal::failed(format!("cannot start a thread: {error}")))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(http_threads())
         .thread_name("http")
@@ -47,9 +53,10 @@ pub(crate) fn serve(settings: &ServeSettings, preparer: &Preparer) -> Result<(),
     runtime.block_on(run(settings, listener, service.shared(), metrics))
 }
 
-/// HTTP work is small beside the engine's: never more threads than cores, and at most four.
+/// HTTP work is small beside the engine's, and every wake of a second thread costs a switch: half of the cores, and at most
+/// four.
 fn http_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(1, 4)
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, 4)
 }
 
 fn bind(address: &sf_settings::ListenAddress) -> Result<TcpListener, Fatal> {
@@ -57,6 +64,8 @@ fn bind(address: &sf_settings::ListenAddress) -> Result<TcpListener, Fatal> {
         Fatal::failed(format!("cannot listen on {address}: {error}\n  hint: choose another with --port"))
     };
     let listener = TcpListener::bind((address.host.as_str(), address.port)).map_err(refused)?;
+    // The standard library's backlog is 128: of a larger burst, the rest would wait a second for its next attempt.
+    rustix::net::listen(&listener, CONNECTIONS_MAX as i32).map_err(|error| refused(error.into()))?;
     listener.set_nonblocking(true).map_err(refused)?;
     Ok(listener)
 }
@@ -143,6 +152,8 @@ fn api_settings(http: &HttpSettings, metrics: PrometheusHandle) -> ApiSettings {
     ApiSettings {
         api_key: http.api_key.as_ref().map(|key| ApiKey::new(key.reveal())),
         request_timeout: http.request_timeout,
+        default_class: http.default_class,
+        qos_header: http.qos_header,
         metrics: Some(Arc::new(move || metrics.render())),
     }
 }

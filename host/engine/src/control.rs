@@ -8,7 +8,8 @@ use crate::worker::Shm;
 
 /// Raises the words of one engine's control page. Cheap to clone; works from any thread while a step runs.
 ///
-/// A word raised while nothing runs has no effect: a runtime compares with the value at the beginning of its call.
+/// A word raised while nothing runs has no effect: the value at the beginning of the tick, or of the runtime's call, is what
+/// later ones are compared with.
 #[derive(Clone, Debug)]
 pub struct Control(Page);
 
@@ -28,7 +29,8 @@ impl Control {
         Control(Page::Shared(shm))
     }
 
-    /// Ends the running step at its next chunk; what was consumed until then counts.
+    /// Ends the running tick at its next step boundary, and the step in it at its next chunk; what was consumed until then
+    /// counts.
     pub fn raise_yield(&self) {
         self.page().raise_yield();
     }

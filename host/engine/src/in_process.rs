@@ -30,7 +30,12 @@ pub fn open_in_process(spec: &OpenSpec) -> Result<Box<dyn Link>, EngineError> {
         return Err(refuse("it must stay on one thread, which only the worker can promise".to_owned()));
     }
     let model = open::open_model(&runtime, spec)?;
-    let opened = Opened { description: model.description().clone(), interfaces: model.interfaces() };
+    let opened = Opened {
+        description: model.description().clone(),
+        interfaces: model.interfaces(),
+        fork: model.can_fork(),
+        stash: model.can_export(),
+    };
     Ok(Box::new(InProcess { executor: Executor::new(model), opened, in_flight: false }))
 }
 
@@ -59,23 +64,26 @@ impl Link for InProcess {
 
     fn begin(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
         if self.in_flight {
-            return Err(EngineError::misuse("begin", "a step is in flight"));
+            return Err(EngineError::misuse("begin", "a tick is running"));
         }
-        self.executor.begin(plan)?;
+        let word = self.executor.model().page().yield_seq();
+        self.executor.begin(plan, word)?;
         self.in_flight = true;
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut StepOut) -> Result<(), EngineError> {
+    fn next(&mut self, out: &mut StepOut) -> Result<(), EngineError> {
         if !std::mem::take(&mut self.in_flight) {
-            return Err(EngineError::misuse("finish", "no step is in flight"));
+            return Err(EngineError::misuse("next", "no tick is running"));
         }
-        Ok(self.executor.finish(out)?)
+        self.executor.next(out)?;
+        self.in_flight = !out.last;
+        Ok(())
     }
 
     fn stats(&mut self) -> Result<EngineStats, EngineError> {
         if self.in_flight {
-            return Err(EngineError::misuse("stats", "a step is in flight"));
+            return Err(EngineError::misuse("stats", "a tick is running"));
         }
         open::stats(&self.executor)
     }

@@ -6,6 +6,8 @@
 
 mod control;
 pub mod cost;
+#[cfg(test)]
+mod counting;
 pub mod error;
 mod in_process;
 pub mod link;

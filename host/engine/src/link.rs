@@ -1,6 +1,7 @@
 //! The one trait behind which both transports stand.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sf_abi::descriptor::ModelDescription;
 use sf_core::{EngineOption, StepOut, StepPlan};
@@ -30,6 +31,10 @@ pub struct Opened {
     pub description: ModelDescription,
     /// Interfaces the model offers beyond `sf.engine/1`.
     pub interfaces: Vec<String>,
+    /// Its table can fork a lane.
+    pub fork: bool,
+    /// Its table can copy a lane to host memory and back.
+    pub stash: bool,
 }
 
 /// Numbers of a running engine.
@@ -45,24 +50,33 @@ pub struct EngineStats {
     pub kv_cells: [u64; 2],
 }
 
-/// An open engine. Owned by one lane thread; one step is in flight at a time.
+/// An open engine. Owned by one lane thread; one tick runs at a time.
 pub trait Link: Send {
     /// What it said when it opened.
     fn opened(&self) -> &Opened;
 
-    /// Hands over a plan; returns as soon as the transport has taken it.
+    /// Hands over a plan; returns as soon as the transport has taken it. A yield raised from here on ends the tick.
     fn begin(&mut self, plan: &StepPlan) -> Result<(), EngineError>;
 
-    /// Waits for the step begun last and fills `out`, reusing its buffers.
-    fn finish(&mut self, out: &mut StepOut) -> Result<(), EngineError>;
+    /// Waits for the next step of the tick begun last and fills `out`, reusing its buffers. `out.last` says that the
+    /// tick is over, and so does an error; until then it must be called again before the next [`Link::begin`]. What a
+    /// worker had answered before it died comes before the error. A last step may be without lanes: then a yield came
+    /// after the step before it was told.
+    fn next(&mut self, out: &mut StepOut) -> Result<(), EngineError>;
 
-    /// Numbers for `/metrics`; only between steps.
+    /// How long one step may take from now on before the engine counts as hung; [`sf_core::limits::STEP_MAX`] at first.
+    /// Has no effect in-process, where nobody could end a step that hangs.
+    fn set_step_limit(&mut self, limit: Duration) {
+        let _ = limit;
+    }
+
+    /// Numbers for `/metrics`; only between ticks.
     fn stats(&mut self) -> Result<EngineStats, EngineError>;
 
     /// The worker's process id; `None` in-process.
     fn pid(&self) -> Option<u32>;
 
-    /// The words that make a running step yield or give up; `None` for links without them.
+    /// The words that make a running tick yield or give up; `None` for links without them.
     fn control(&self) -> Option<Control> {
         None
     }

@@ -25,7 +25,13 @@ impl ControlPage {
         page
     }
 
-    /// Asks the running step to end at its next chunk; what was consumed counts.
+    /// The yield word as it is now: a tick that was begun with another value ends at its next step boundary.
+    pub fn yield_seq(&self) -> u32 {
+        self.yield_seq.load(Ordering::Acquire)
+    }
+
+    /// Asks the running tick to end at its next step boundary, and the step in it at its next chunk; what was consumed
+    /// counts.
     pub fn raise_yield(&self) {
         self.yield_seq.fetch_add(1, Ordering::Release);
     }

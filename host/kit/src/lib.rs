@@ -4,8 +4,8 @@
 //! violation is [`KitError::Contract`], never a panic. This crate loads no library and knows no scheduler, text or HTTP.
 //!
 //! * [`Runtime`] — a bound library; [`Model`] — an open model; [`StepBuffer`] — one ragged batch and its answer.
-//! * [`Executor`] — applies a [`sf_core::StepPlan`] and samples the lanes that asked.
-//! * [`sampler`] — from a logits row to a token; safe code only.
+//! * [`Executor`] — runs a [`sf_core::StepPlan`], a tick of one or more steps, and samples the lanes that asked.
+//! * [`sampler`] — from a logits row to a token; safe code but for the choice of the vectors' width.
 //! * [`noop`] — a runtime that computes nothing, for tests and for measuring the link.
 
 mod calls;
@@ -18,6 +18,7 @@ mod model;
 pub mod noop;
 mod open;
 mod records;
+mod rooms;
 mod runtime;
 pub mod sampler;
 mod step;
@@ -29,6 +30,7 @@ pub use executor::Executor;
 pub use history::History;
 pub use model::{Model, RuntimeLane};
 pub use open::{Honoured, OpenRequest};
+pub use rooms::Rooms;
 pub use runtime::Runtime;
 pub use step::{StepBuffer, StepView};
 pub use tokenizer::{EncodeFlags, RuntimeTokenizer, TokenBytes};

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use sf_abi::descriptor::ModelDescription;
 use sf_abi::{
-    SF_KV_1, SFR_E_SMALL_BUFFER, SFR_E_STATE, SFR_E_UNSUPPORTED, SfrEngineVt, SfrKvVt, SfrModel, SfrResult,
-    SfrStats,
+    SF_KV_1, SFR_E_CAPACITY, SFR_E_SMALL_BUFFER, SFR_E_STATE, SFR_E_UNSUPPORTED, SfrBuf, SfrEngineVt,
+    SfrKvVt, SfrModel, SfrResult, SfrStats,
 };
 use sf_core::limits;
 
@@ -109,9 +109,14 @@ impl Model {
         self.page = Some(page);
     }
 
-    /// The page that every step of this model carries.
+    /// This process's own page, which every step of this model carries unless another stands in.
     pub fn control(&self) -> &Arc<ControlPage> {
         &self.control
+    }
+
+    /// The page that decides: the one that stands in, else this process's own.
+    pub fn page(&self) -> &ControlPage {
+        self.page.unwrap_or(&self.control)
     }
 
     /// The handle, for tools that test a runtime through [`Model::table`].
@@ -216,6 +221,67 @@ impl Model {
         Ok(RuntimeLane(child))
     }
 
+    /// Whether a lane's state can be copied out and back in.
+    pub fn can_export(&self) -> bool {
+        self.kv.is_some_and(|kv| {
+            kv.export_size.is_some() && kv.export_state.is_some() && kv.import_state.is_some()
+        })
+    }
+
+    /// The runtime's envelope of a lane's first `upto` positions, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// `SFR_E_UNSUPPORTED` when the model cannot, `SFR_E_CAPACITY` past the limit or without memory for it; else as the
+    /// runtime says, or [`KitError::Contract`].
+    pub fn export_state(&mut self, lane: RuntimeLane, upto: u32, limit: u64) -> Result<Vec<u8>, KitError> {
+        let Some((size, export)) = self.kv.and_then(|kv| kv.export_size.zip(kv.export_state)) else {
+            return Err(KitError::refused(
+                "export_state",
+                SFR_E_UNSUPPORTED,
+                "",
+                "this model cannot copy a lane",
+            ));
+        };
+        let mut bytes = 0;
+        // SAFETY: [model] through `&mut`; `bytes` and err live through the call.
+        call("export_size", |err| unsafe { size(self.handle.as_ptr(), lane.0, upto, &mut bytes, err) })?;
+        let mut state = Vec::new();
+        let fits = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
+        let Some(room) = fits.filter(|room| state.try_reserve_exact(*room).is_ok()) else {
+            let message = format!("a copy of {bytes} bytes, there is room for {limit} at most");
+            return Err(KitError::refused("export_size", SFR_E_CAPACITY, "", message));
+        };
+        state.resize(room, 0_u8);
+        let mut buf = SfrBuf { p: state.as_mut_ptr().cast(), cap: bytes, needed: 0 };
+        // SAFETY: [model] through `&mut`; the buffer's memory, `buf` and err live through the call.
+        call("export_state", |err| unsafe { export(self.handle.as_ptr(), lane.0, upto, &mut buf, err) })?;
+        if buf.needed > bytes || buf.needed == 0 {
+            let reason = format!("it wrote {} bytes, export_size said {bytes}", buf.needed);
+            return Err(KitError::contract("export_state", reason));
+        }
+        state.truncate(buf.needed as usize);
+        Ok(state)
+    }
+
+    /// Makes a lane from an envelope.
+    ///
+    /// # Errors
+    /// `SFR_E_UNSUPPORTED` when the model cannot; else as the runtime says.
+    pub fn import_state(&mut self, state: &[u8]) -> Result<RuntimeLane, KitError> {
+        let Some(import) = self.kv.and_then(|kv| kv.import_state) else {
+            return Err(KitError::refused(
+                "import_state",
+                SFR_E_UNSUPPORTED,
+                "",
+                "this model cannot take a copy",
+            ));
+        };
+        let (at, len, mut lane) = (state.as_ptr().cast(), state.len() as u64, 0);
+        // SAFETY: [model] through `&mut`; the envelope, `lane` and err live through the call.
+        call("import_state", |err| unsafe { import(self.handle.as_ptr(), at, len, &mut lane, err) })?;
+        Ok(RuntimeLane(lane))
+    }
+
     /// Hands a batch to the runtime, with this model's control page. On an error no lane changed.
     ///
     /// # Errors
@@ -226,7 +292,7 @@ impl Model {
         }
         let begin = need("step_begin", self.table().step_begin)?;
         self.seq += 1;
-        let plan = step.seal(self.seq, self.page.unwrap_or(&self.control).as_abi());
+        let plan = step.seal(self.seq, self.page().as_abi());
         let mut ticket = 0;
         // SAFETY: [model] through `&mut`; the plan and its arena live through the call, the control page as long
         // as the model.

@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value, json};
 use sf_abi::{
     SF_ENGINE_1, SF_KV_1, SFR_ABI_MAJOR, SFR_ABI_MINOR, SFR_DTYPE_F32, SFR_E_ARG, SFR_E_CAPACITY,
-    SFR_E_FORMAT, SFR_E_NOT_FOUND, SFR_E_SMALL_BUFFER, SFR_E_STATE, SFR_HONOURED_EXACTLY, SFR_NONE, SFR_OK,
-    SFR_SCOPE_LANE, SFR_T_BOOL, SFR_T_F64, SFR_T_I64, SfrArray, SfrBuf, SfrEngineVt, SfrError, SfrFeed,
-    SfrHost, SfrKvVt, SfrLaneOut, SfrModel, SfrOpen, SfrOpt, SfrPlan, SfrProbe, SfrQuery, SfrResult, SfrRow,
-    SfrRuntime, SfrStats, SfrStatus, SfrStr,
+    SFR_E_CHECKSUM, SFR_E_FORMAT, SFR_E_IDENTITY, SFR_E_NOT_FOUND, SFR_E_SMALL_BUFFER, SFR_E_STATE,
+    SFR_HONOURED_EXACTLY, SFR_NONE, SFR_OK, SFR_SCOPE_LANE, SFR_T_BOOL, SFR_T_F64, SFR_T_I64, SfrArray,
+    SfrBuf, SfrEngineVt, SfrError, SfrFeed, SfrHost, SfrKvVt, SfrLaneOut, SfrModel, SfrOpen, SfrOpt, SfrPlan,
+    SfrProbe, SfrQuery, SfrResult, SfrRow, SfrRuntime, SfrStats, SfrStatus, SfrStr,
 };
 
 use crate::calls::borrow;
@@ -28,10 +28,14 @@ pub const LANES: usize = 64;
 pub const KEYS: [&str; 6] = ["ctx.max", "lanes.max", "step.tokens.max", "threads", "kv.type_k", "kv.type_v"];
 
 const WINDOW: u32 = 1 << 20;
+/// What begins an exported lane: "noop".
+const IDENTITY: u32 = u32::from_le_bytes(*b"noop");
+/// Bytes of an exported lane.
+const ENVELOPE: usize = 12;
 const DESCRIPTOR: &str = concat!(
     r#"{"descriptor_version":1,"id":"noop","version":"0.1.0","about":"computes nothing","abi":[0,1],"#,
     r#""formats":[{"format":"none"}],"interfaces":["sf.engine/1","sf.kv/1"],"#,
-    r#""capabilities":{"kv":{"fork":true,"truncate":true}}}"#
+    r#""capabilities":{"kv":{"fork":true,"truncate":true,"export":true,"import":true}}}"#
 );
 
 struct Shared<T>(T);
@@ -69,9 +73,9 @@ static KV: SfrKvVt = SfrKvVt {
     struct_size: size_of::<SfrKvVt>() as u32,
     reserved0: 0,
     fork: Some(fork),
-    export_size: None,
-    export_state: None,
-    import_state: None,
+    export_size: Some(export_size),
+    export_state: Some(export_state),
+    import_state: Some(import_state),
 };
 
 /// The entry point, as a library would export it.
@@ -161,7 +165,7 @@ unsafe fn fail(err: *mut SfrError, code: SfrStatus, scope: u32, message: &str) -
 ///
 /// # Safety
 /// `buf` is a writable `sfr_buf`.
-unsafe fn answer(buf: *mut SfrBuf, text: &str) -> SfrStatus {
+unsafe fn answer(buf: *mut SfrBuf, text: &[u8]) -> SfrStatus {
     // SAFETY: the caller passes a live record.
     let buf = unsafe { &mut *buf };
     buf.needed = text.len() as u64;
@@ -181,7 +185,7 @@ unsafe extern "C" fn shutdown() {}
 
 unsafe extern "C" fn probe(_req: *const SfrProbe, json: *mut SfrBuf, _err: *mut SfrError) -> SfrStatus {
     // SAFETY: the header: `json` is the caller's record.
-    unsafe { answer(json, r#"{"available":true,"devices":[{"id":"none:0","backend":"none"}]}"#) }
+    unsafe { answer(json, br#"{"available":true,"devices":[{"id":"none:0","backend":"none"}]}"#) }
 }
 
 unsafe extern "C" fn get_interface(id: *const c_char) -> *const c_void {
@@ -266,7 +270,7 @@ unsafe extern "C" fn describe(model: *mut SfrModel, json: *mut SfrBuf, _err: *mu
     // SAFETY: the header: the handle is open.
     let model = unsafe { model_of(model) };
     // SAFETY: the header: `json` is the caller's record.
-    unsafe { answer(json, &model.description) }
+    unsafe { answer(json, model.description.as_bytes()) }
 }
 
 impl Live {
@@ -363,6 +367,90 @@ unsafe extern "C" fn lane_truncate(
     // SAFETY: the header: `got` is the caller's.
     unsafe { *got = lane.len };
     SFR_OK
+}
+
+/// A lane's state is its length; the envelope says whose it is and what it adds up to.
+fn envelope(len: u32) -> [u8; ENVELOPE] {
+    let mut bytes = [0; ENVELOPE];
+    for (to, word) in bytes.chunks_exact_mut(4).zip([IDENTITY, len, !len.wrapping_mul(0x9E37_79B9)]) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// Whether a lane holds `upto` positions; else the error's code and words.
+fn covers(live: &mut Live, lane: u64, upto: u32) -> Result<(), (SfrStatus, &'static str)> {
+    match live.lane(lane).map(|lane| lane.len) {
+        None => Err((SFR_E_NOT_FOUND, "no such lane")),
+        Some(len) if upto > len => Err((SFR_E_ARG, "upto lies past the lane's end")),
+        Some(_) => Ok(()),
+    }
+}
+
+unsafe extern "C" fn export_size(
+    model: *mut SfrModel,
+    lane: u64,
+    upto: u32,
+    bytes: *mut u64,
+    err: *mut SfrError,
+) -> SfrStatus {
+    // SAFETY: the header: the handle is open.
+    let model = unsafe { model_of(model) };
+    if let Err((code, message)) = covers(&mut model.live(), lane, upto) {
+        // SAFETY: the header: `err` is NULL or the caller's record.
+        return unsafe { fail(err, code, SFR_SCOPE_LANE, message) };
+    }
+    // SAFETY: the header: `bytes` is the caller's.
+    unsafe { *bytes = ENVELOPE as u64 };
+    SFR_OK
+}
+
+unsafe extern "C" fn export_state(
+    model: *mut SfrModel,
+    lane: u64,
+    upto: u32,
+    out: *mut SfrBuf,
+    err: *mut SfrError,
+) -> SfrStatus {
+    // SAFETY: the header: the handle is open.
+    let model = unsafe { model_of(model) };
+    if let Err((code, message)) = covers(&mut model.live(), lane, upto) {
+        // SAFETY: the header: `err` is NULL or the caller's record.
+        return unsafe { fail(err, code, SFR_SCOPE_LANE, message) };
+    }
+    // SAFETY: the header: `out` is the caller's record.
+    unsafe { answer(out, &envelope(upto)) }
+}
+
+unsafe extern "C" fn import_state(
+    model: *mut SfrModel,
+    bytes: *const c_void,
+    len: u64,
+    lane: *mut u64,
+    err: *mut SfrError,
+) -> SfrStatus {
+    // SAFETY: the header: the handle is open.
+    let model = unsafe { model_of(model) };
+    let state = SfrStr { p: bytes.cast(), n: len };
+    // SAFETY: the header: `len` bytes are readable at `bytes`.
+    let state = unsafe { borrow(state, ENVELOPE + 1) };
+    let word = |at: usize| state.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let (code, message) = match (word(0), word(4)) {
+        (Some(IDENTITY), Some(held)) if state == envelope(held) && held <= model.window => {
+            match model.live().add(held, model.lanes_max) {
+                Some(id) => {
+                    // SAFETY: the header: `lane` is the caller's.
+                    unsafe { *lane = id };
+                    return SFR_OK;
+                }
+                None => (SFR_E_CAPACITY, "all lanes are taken"),
+            }
+        }
+        (Some(IDENTITY), _) => (SFR_E_CHECKSUM, "the envelope is damaged"),
+        _ => (SFR_E_IDENTITY, "the envelope is not of this runtime"),
+    };
+    // SAFETY: the header: `err` is NULL or the caller's record.
+    unsafe { fail(err, code, SFR_SCOPE_LANE, message) }
 }
 
 unsafe extern "C" fn fork(

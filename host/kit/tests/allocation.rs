@@ -5,7 +5,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use sf_core::{EngineOption, Feed, LaneId, LaneOp, OptionValue, SamplerSpec, StepOut, StepPlan, Token};
+use sf_core::{
+    EngineOption, Feed, LaneId, LaneOp, LaneSpec, OptionValue, SamplerSpec, StepOut, StepPlan, Token,
+};
 use sf_kit::{Executor, OpenRequest, Runtime, host, noop};
 
 thread_local! {
@@ -55,22 +57,31 @@ fn specs() -> [SamplerSpec; LANES as usize] {
     ]
 }
 
-fn step(executor: &mut Executor, plan: &mut StepPlan, out: &mut StepOut, pos: u32) {
-    plan.clear();
-    plan.seq += 1;
+/// One tick of `depth` steps on every lane, which holds `pos` positions; leaves the tokens that are to be fed next.
+fn tick(executor: &mut Executor, plan: &mut StepPlan, out: &mut StepOut, (pos, depth): (u32, u32)) {
+    plan.feeds.clear();
+    plan.ops.clear();
+    (plan.seq, plan.steps_max) = (plan.seq + 1, depth);
     for lane in 0..LANES {
-        let token = match out.lanes.get(lane as usize).map(|told| &told.result) {
-            Some(Ok(Some(sampled))) => sampled.token,
-            _ => Token(lane),
-        };
-        plan.tokens.push(token);
-        plan.feeds.push(Feed { lane: LaneId(lane), tokens: lane..lane + 1, pos0: pos, sample: true });
+        let tokens = lane..lane + 1;
+        plan.feeds.push(Feed { lane: LaneId(lane), tokens, pos0: pos, sample: true, more: depth - 1 });
     }
-    executor.run(plan, out).unwrap();
+    executor.begin(plan, 0).unwrap();
+    for step in 0..depth {
+        executor.next(out).unwrap();
+        assert_eq!((out.step, out.last, out.lanes.len()), (step, step + 1 == depth, LANES as usize));
+    }
+    plan.tokens.clear();
+    for told in &out.lanes {
+        match &told.result {
+            Ok(Some(sampled)) => plan.tokens.push(sampled.token),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
-fn a_thousand_greedy_and_sampled_tokens_allocate_nothing() {
+fn a_thousand_tokens_in_single_steps_and_in_ticks_allocate_nothing() {
     // SAFETY: the no-op runtime keeps the header's rules.
     let runtime = unsafe { Runtime::bind(noop::entry, host::host()) }.unwrap();
     let window = EngineOption { key: "ctx.max".into(), value: OptionValue::Int(4096), must: true };
@@ -78,18 +89,22 @@ fn a_thousand_greedy_and_sampled_tokens_allocate_nothing() {
     let mut executor = Executor::new(runtime.open(&request).unwrap());
     let (mut plan, mut out) = (StepPlan::default(), StepOut::default());
     for (lane, sampler) in (0..).zip(specs()) {
-        plan.ops.push(LaneOp::Open { lane: LaneId(lane), sampler });
+        let spec = LaneSpec { sampler, prompt_len: 1, ..LaneSpec::default() };
+        plan.ops.push(LaneOp::Open { lane: LaneId(lane), spec });
     }
     executor.run(&plan, &mut out).unwrap();
-    // Buffers grow until the look-back of 64 positions is full.
-    for pos in 0..80 {
-        step(&mut executor, &mut plan, &mut out, pos);
+    plan.tokens.extend((0..LANES).map(Token));
+    // Buffers grow until the look-back of 64 positions is full and every token of the vocabulary was drawn.
+    let mut pos = 0;
+    for depth in [1; 80].into_iter().chain([32; 10]) {
+        tick(&mut executor, &mut plan, &mut out, (pos, depth));
+        pos += depth;
     }
     let before = COUNT.with(Cell::get);
-    for pos in 80..330 {
-        step(&mut executor, &mut plan, &mut out, pos);
+    for depth in [1; 96].into_iter().chain([32; 5]) {
+        tick(&mut executor, &mut plan, &mut out, (pos, depth));
+        pos += depth;
     }
-    assert_eq!(COUNT.with(Cell::get) - before, 0, "250 steps of 4 lanes");
-    assert!(out.lanes.iter().all(|told| matches!(told.result, Ok(Some(_)))), "{out:?}");
+    assert_eq!(COUNT.with(Cell::get) - before, 0, "256 steps of 4 lanes");
     assert!(before > 0, "the allocator counts");
 }

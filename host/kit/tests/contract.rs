@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sf_abi::*;
-use sf_core::{Feed, LaneId, LaneOp, SamplerSpec, StepOut, StepPlan, Token};
+use sf_core::{Feed, LaneId, LaneOp, LaneOut, LaneSpec, StepOut, StepPlan, Token};
 use sf_kit::{EncodeFlags, Executor, KitError, OpenRequest, Runtime, host, noop};
 
 /// The tables that a runtime of these tests answers with.
@@ -281,13 +281,14 @@ fn row(result: &mut SfrResult, nth: usize) -> &mut SfrRow {
 
 /// Two lanes; the second feeds two tokens. Both want a token.
 fn plan() -> StepPlan {
-    let open = |lane| LaneOp::Open { lane: LaneId(lane), sampler: SamplerSpec::default() };
-    let feed = |lane, tokens| Feed { lane: LaneId(lane), tokens, pos0: 0, sample: true };
+    let open = |lane| LaneOp::Open { lane: LaneId(lane), spec: LaneSpec::default() };
+    let feed = |lane, tokens| Feed { lane: LaneId(lane), tokens, pos0: 0, sample: true, more: 0 };
     StepPlan {
         seq: 1,
         ops: vec![open(0), open(1)],
         feeds: vec![feed(0, 0..1), feed(1, 1..3)],
         tokens: vec![Token(1), Token(2), Token(3)],
+        steps_max: 1,
     }
 }
 
@@ -393,6 +394,65 @@ fn a_yield_and_a_faulty_lane_are_told_to_their_lane_alone() {
         fault.message
     );
     assert!(matches!(lanes[1].result, Ok(Some(_))));
+}
+
+/// The plan, going on for three more steps.
+fn long_plan() -> StepPlan {
+    let mut plan = plan();
+    plan.steps_max = 4;
+    plan.feeds.iter_mut().for_each(|feed| feed.more = 3);
+    plan
+}
+
+/// The lanes of every step of the long plan; `between` runs after the first.
+fn steps(executor: &mut Executor, between: impl FnOnce()) -> Vec<Vec<LaneOut>> {
+    let (mut out, mut told, mut between) = (StepOut::default(), Vec::new(), Some(between));
+    executor.begin(&long_plan(), 0).unwrap();
+    while !out.last {
+        executor.next(&mut out).unwrap();
+        told.push(out.lanes.clone());
+        if let Some(between) = between.take() {
+            between();
+        }
+    }
+    told
+}
+
+#[test]
+fn a_run_that_was_taken_in_part_ends_its_lanes_part_of_a_tick() {
+    let mut executor = twisted_executor();
+    END.set(Some(|result| {
+        result.flags = SFR_RESULT_YIELDED;
+        let second = lane(result, 1);
+        (second.consumed, second.pos, second.row_len) = (1, 1, 0);
+        result.rows.count = 1;
+        SFR_OK
+    }));
+    let told = steps(&mut executor, || END.set(None));
+    assert_eq!((told[0][1].consumed, &told[0][1].result), (1, &Ok(None)));
+    assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1, 1, 1]);
+    assert!(told[1..].iter().all(|lanes| lanes[0].lane == LaneId(0)));
+}
+
+#[test]
+fn a_later_step_that_is_refused_fails_its_lanes_and_ends_the_tick() {
+    for (status, scope) in [(SFR_E_CAPACITY, SFR_SCOPE_LANE), (SFR_E_CANCELLED, SFR_SCOPE_CALL)] {
+        let mut executor = twisted_executor();
+        let told = steps(&mut executor, || BEGIN.set((status, scope)));
+        BEGIN.set((SFR_OK, 0));
+        assert_eq!(told.len(), 2);
+        for lane in &told[1] {
+            assert_eq!((lane.consumed, lane.result.as_ref().unwrap_err().code), (0, status));
+        }
+    }
+    let mut executor = twisted_executor();
+    let mut out = StepOut::default();
+    executor.begin(&long_plan(), 0).unwrap();
+    executor.next(&mut out).unwrap();
+    BEGIN.set((SFR_E_FATAL, SFR_SCOPE_PROCESS));
+    let error = executor.next(&mut out).unwrap_err();
+    BEGIN.set((SFR_OK, 0));
+    assert_eq!(error.scope(), SFR_SCOPE_PROCESS);
 }
 
 #[test]

@@ -11,12 +11,9 @@ const NAN: f32 = f32::NAN;
 
 fn history(prompt: &[u32], generated: &[u32]) -> History {
     let mut history = History::default();
-    history.reset(true, 64);
+    history.reset(true, prompt.len() as u32, 64);
     history.fed(prompt);
-    for token in generated {
-        history.drew(*token);
-        history.fed(&[*token]);
-    }
+    history.fed(generated);
     history
 }
 

@@ -1,103 +1,134 @@
-//! One request while it holds a lane: how far its prompt is fed and what it has drawn.
+//! One running request: how far its lane is, how it got there, and what becomes of the lane when it ends.
 
-use sf_core::{LaneId, RequestId, SamplerSpec, Token};
+use sf_core::{LaneId, Moment, QosClass, StashKey};
 
-use crate::scheduler::{Admission, Stop};
+use crate::ability::Way;
+use crate::job::Job;
+use crate::kv::Pin;
 
-/// A running request.
+/// How a lane came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Opened empty.
+    Cold,
+    /// From another lane, or from an idle one.
+    Taken(Way),
+    /// From a copy.
+    Restored(StashKey),
+}
+
+/// What the engine must still say about a lane's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Its operation is in the plan in flight.
+    Asked,
+    /// The operation worked.
+    Open,
+    /// The operation failed: the next plan opens it empty.
+    Reopen,
+}
+
+/// Whether a lane runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It does.
+    No,
+    /// Its request is over; its KV is good.
+    Retire,
+    /// Its request is over, and nobody knows what the lane holds.
+    Close,
+}
+
+/// A lane with a request.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) id: LaneId,
-    pub(crate) request: RequestId,
-    /// The prompt, then what was drawn; the first `len` of them are in the engine.
-    tokens: Vec<Token>,
-    prompt_len: u32,
+    pub(crate) job: Job,
     /// Positions in the engine.
     pub(crate) len: u32,
-    pub(crate) drawn: u32,
-    sampler: SamplerSpec,
-    stop: Stop,
-    retried: bool,
-    /// Fed in the step that is in flight.
-    in_flight: u32,
-    /// Done or given up; freed by the next plan.
-    pub(crate) closing: bool,
-}
-
-/// What a drawn token means for its lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drawn {
-    Continue,
-    EndOfText,
-    LastToken,
+    pub(crate) how: How,
+    pub(crate) entry: Entry,
+    /// Positions taken over when it entered.
+    pub(crate) taken: u32,
+    /// Cells that were freed when it was cut for that.
+    pub(crate) cut: u64,
+    /// Failed openings.
+    pub(crate) tries: u32,
+    pub(crate) end: End,
+    /// Order of admission.
+    pub(crate) started: u64,
+    pub(crate) admitted: Moment,
+    /// Ticks for which a higher class may not take its lane.
+    pub(crate) shielded: u64,
+    /// Tokens known at its admission: up to here it prefills.
+    pub(crate) prefill_until: u32,
+    /// Ticks in which a later prompt was fed and this one was not.
+    pub(crate) passed: u64,
+    /// Tokens of its feed in flight.
+    pub(crate) fed: u32,
+    /// Tokens of its next feed at most: the engine refused more while it was alone.
+    pub(crate) run_max: u32,
+    /// Times in a row that it was refused a single cell while it was alone.
+    pub(crate) refusals: u32,
+    /// The engine refused its feed for another's fault.
+    pub(crate) unfed: bool,
+    /// Of an idle lane that it took over.
+    pub(crate) pin: Option<Pin>,
+    /// The highest class of those that wait for what it computes.
+    pub(crate) boost: QosClass,
+    /// Where its next chunk ends at the latest, because somebody waits for that.
+    pub(crate) stop_at: u32,
 }
 
 impl Lane {
-    pub(crate) fn new(id: LaneId, admission: Admission) -> Self {
+    pub(crate) fn new(id: LaneId, job: Job, how: How, taken: u32) -> Lane {
         Lane {
             id,
-            request: admission.request,
-            prompt_len: admission.prompt.len() as u32,
-            tokens: admission.prompt,
-            len: 0,
-            drawn: 0,
-            sampler: admission.sampler,
-            stop: admission.stop,
-            retried: admission.retried,
-            in_flight: 0,
-            closing: false,
+            len: taken,
+            how,
+            entry: Entry::Asked,
+            taken,
+            cut: 0,
+            tries: 0,
+            end: End::No,
+            started: 0,
+            admitted: Moment(0),
+            shielded: 0,
+            prefill_until: job.len(),
+            passed: 0,
+            fed: 0,
+            run_max: u32::MAX,
+            refusals: 0,
+            unfed: false,
+            pin: None,
+            boost: QosClass::Background,
+            stop_at: u32::MAX,
+            job,
         }
     }
 
-    pub(crate) fn sampler(&self) -> &SamplerSpec {
-        &self.sampler
+    /// Tokens that are not in the engine yet.
+    pub(crate) fn pending(&self) -> u32 {
+        self.job.len() - self.len
     }
 
+    /// Whether plans may feed it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.end == End::No && !self.job.held
+    }
+
+    /// Whether it goes on token by token.
     pub(crate) fn is_decoding(&self) -> bool {
-        !self.closing && self.drawn > 0
+        self.job.drawn > 0 && self.pending() == 1
     }
 
-    pub(crate) fn is_prefilling(&self) -> bool {
-        !self.closing && self.drawn == 0
+    /// Its class, or that of whoever waits for it.
+    pub(crate) fn urgency(&self) -> QosClass {
+        self.job.class.min(self.boost)
     }
 
-    /// The request as it was admitted, if its client has seen nothing yet and this engine was its first.
-    pub(crate) fn into_retry(mut self) -> Result<Admission, RequestId> {
-        if self.drawn > 0 || self.retried {
-            return Err(self.request);
-        }
-        self.tokens.truncate(self.prompt_len as usize);
-        let (prompt, sampler, stop) = (self.tokens, self.sampler, self.stop);
-        Ok(Admission { request: self.request, prompt, sampler, stop, retried: true })
-    }
-
-    /// Appends up to `most` tokens that are not in the engine yet to `plan`; returns how many, and whether they are
-    /// the last known ones, so that the next token is to be drawn.
-    pub(crate) fn feed(&mut self, most: u32, plan: &mut Vec<Token>) -> (u32, bool) {
-        let pending = &self.tokens[self.len as usize..];
-        let run = &pending[..pending.len().min(most as usize)];
-        plan.extend_from_slice(run);
-        self.in_flight = run.len() as u32;
-        (self.in_flight, run.len() == pending.len())
-    }
-
-    /// The engine took `consumed` of the tokens in flight; the rest stays pending.
-    pub(crate) fn consumed(&mut self, consumed: u32) {
-        self.len += consumed.min(self.in_flight);
-        self.in_flight = 0;
-    }
-
-    /// The engine drew `token` after everything pending was fed.
-    pub(crate) fn draw(&mut self, token: Token) -> Drawn {
-        self.drawn += 1;
-        if self.stop.ends(token) {
-            return Drawn::EndOfText;
-        }
-        // `len` positions are filled; feeding this token takes one more, and a further draw needs that position.
-        if self.drawn >= self.stop.tokens_max || self.len >= self.stop.positions_max {
-            return Drawn::LastToken;
-        }
-        self.tokens.push(token);
-        Drawn::Continue
+    /// Cells that it will need soon beyond those it has.
+    pub(crate) fn reserve(&self, headroom: u32) -> u64 {
+        u64::from(self.pending()) + u64::from(self.job.draws_left(self.job.len()).min(headroom))
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! It decides who owns what and who waits for whom; it does not know JSON, flags or the ABI.
 
-mod lane_thread;
+mod clock;
+mod desk;
+mod lanes;
+mod mailbox;
 mod meter;
 mod model;
+mod pressure;
 mod resolve;
 mod service;
 mod stream;
+mod sync;
 
-pub use model::{ModelSpec, Opener, SamplingDefaults};
+pub use model::{Engine, ModelSpec, Opener, SamplingDefaults};
 pub use service::Service;

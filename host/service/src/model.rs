@@ -1,19 +1,27 @@
 //! One model as the service holds it: identity, codec, defaults, and the handle of its lane thread.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use sf_codec::Codec;
 use sf_core::ports::{ModelCard, ModelState};
 use sf_core::{SamplingParams, Token};
-use sf_engine::error::EngineError;
-use sf_engine::link::Link;
+use sf_engine::EngineError;
+use sf_engine::Link;
+use sf_sched::{EngineFacts, SchedulerSettings};
 use tokio::sync::watch;
 
-use crate::lane_thread::Job;
+use crate::desk::Desk;
+
+/// An open engine.
+pub struct Engine {
+    /// The way to it.
+    pub link: Box<dyn Link>,
+    /// What it can do.
+    pub facts: EngineFacts,
+}
 
 /// Opens the model's engine; called again after the engine died.
-pub type Opener = Box<dyn FnMut() -> Result<Box<dyn Link>, EngineError> + Send>;
+pub type Opener = Box<dyn FnMut() -> Result<Engine, EngineError> + Send>;
 
 /// Sampling parameters in the order in which they win.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,10 +44,8 @@ pub struct ModelSpec {
     pub codec: Arc<Codec>,
     /// Positions of one lane.
     pub window: u32,
-    /// Lanes in the batch.
-    pub lanes: u32,
-    /// Tokens in one step.
-    pub step_tokens_max: u32,
+    /// Policy of its scheduler.
+    pub scheduling: SchedulerSettings,
     /// Sampling defaults.
     pub sampling: SamplingDefaults,
     /// Opens its engine.
@@ -56,8 +62,15 @@ pub(crate) struct Model {
     pub(crate) window: u32,
     pub(crate) sampling: SamplingDefaults,
     pub(crate) created: u64,
-    pub(crate) jobs: SyncSender<Job>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) state: watch::Receiver<ModelState>,
+}
+
+impl Drop for Model {
+    /// Ends its lane thread, and with that its engine.
+    fn drop(&mut self) {
+        self.desk.close();
+    }
 }
 
 impl Model {

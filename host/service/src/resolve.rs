@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sf_core::limits::{BIASES_MAX, CHOICES_MAX, STOP_BYTES_MAX, STOPS_MAX};
-use sf_core::{Fault, FaultKind, Input, RequestId, SamplerSpec, SamplingParams, Token, Turn};
+use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOPS_MAX};
+use sf_core::{Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
 
 use crate::model::{Model, SamplingDefaults};
@@ -45,11 +45,12 @@ pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> 
     Ok(tokens)
 }
 
-/// One admission per choice, with request ids from `ids`.
+/// One admission per choice, with request ids from `ids`. The deadline counts from `now`.
 pub(crate) fn admissions(
     model: &Model,
     turn: &Turn,
     prompt: &[Token],
+    now: Moment,
     mut ids: impl FnMut() -> RequestId,
 ) -> Result<Vec<Admission>, Fault> {
     check_limits(model, turn, prompt)?;
@@ -62,7 +63,17 @@ pub(crate) fn admissions(
         let mut sampler = sampler.clone();
         // Choices differ by their stream only; the first one is what n=1 gives.
         sampler.seed = sampler.seed.wrapping_add(u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        Admission { request: ids(), prompt: prompt.to_vec(), sampler, stop: stop.clone(), retried: false }
+        Admission {
+            request: ids(),
+            prompt: prompt.to_vec(),
+            sampler,
+            stop: stop.clone(),
+            class: turn.class,
+            party: turn.party,
+            deadline: turn.deadline.map(|time| now + time),
+            reuse: turn.reuse,
+            pin: turn.pin.map(|time| time.min(PIN_MAX)),
+        }
     };
     Ok((0..turn.choices).map(admission).collect())
 }

@@ -1,31 +1,34 @@
 //! The models of one server behind the port that the HTTP surface uses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{TrySendError, sync_channel};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use sf_core::limits::{QUEUE_REQUESTS_MAX, TURN_EVENTS_MAX};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState};
-use sf_core::{Fault, FaultKind, Input, RequestId, Token, Turn};
-use sf_sched::{Admission, Scheduler, SchedulerSettings};
-use tokio::sync::{mpsc, watch};
+use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
+use sf_core::{Fault, FaultKind, Input, Moment, RequestId, Token, Turn};
+use sf_sched::{Admission, Scheduler};
+use tokio::sync::watch;
 
-use crate::lane_thread::{Job, LaneThread};
+use crate::clock::Clock;
+use crate::desk::{Desk, Job, NotTaken};
+use crate::lanes::{LaneThread, Start};
+use crate::mailbox::Mailbox;
 use crate::meter::Meter;
 use crate::model::{Model, ModelSpec};
-use crate::resolve;
 use crate::stream::{AnswerStream, Answering};
+use crate::{pressure, resolve};
 
-/// Prompt tokens in one step while other lanes decode: long enough to keep the batch kernels busy, short enough that
-/// nobody's tokens stall for long.
-const PREFILL_TOKENS_BUSY_MAX: u32 = 256;
+/// Text or messages from so many bytes on are tokenized away from the event loop, which other streams wait for.
+const INLINE_BYTES_MAX: usize = 16 << 10;
 
 /// The running models. Dropping it ends their lane threads and engines.
 pub struct Service {
-    models: Vec<Model>,
+    models: Vec<Arc<Model>>,
+    clock: Clock,
     requests: AtomicU64,
     draining: AtomicBool,
+    background_every: AtomicU32,
 }
 
 impl Service {
@@ -34,8 +37,25 @@ impl Service {
     /// # Errors
     /// When the system refuses a thread.
     pub fn start(specs: Vec<ModelSpec>) -> std::io::Result<Self> {
-        let models = specs.into_iter().map(start_model).collect::<std::io::Result<Vec<_>>>()?;
-        Ok(Service { models, requests: AtomicU64::new(0), draining: AtomicBool::new(false) })
+        let clock = Clock::start();
+        let background_every =
+            specs.first().map_or(BACKGROUND_EVERY, |spec| spec.scheduling.background_every);
+        let start = |spec| start_model(spec, clock);
+        Ok(Service {
+            models: specs.into_iter().map(start).collect::<std::io::Result<Vec<_>>>()?,
+            clock,
+            requests: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            background_every: AtomicU32::new(background_every),
+        })
+    }
+
+    /// Sheds idle KV from now on when the system runs out of memory, where the system tells that.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn watch_os_pressure(&self) -> std::io::Result<()> {
+        pressure::watch(self.models.iter().map(|model| Arc::downgrade(&model.desk)).collect())
     }
 
     /// Waits until every model is ready, or one is retired: then its id and the reason.
@@ -62,7 +82,7 @@ impl Service {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    fn model(&self, id: Option<&str>) -> Result<&Model, Fault> {
+    fn model(&self, id: Option<&str>) -> Result<&Arc<Model>, Fault> {
         let found = match id {
             None => self.models.first(),
             Some(id) => self.models.iter().find(|model| model.id == id),
@@ -80,62 +100,75 @@ impl Service {
         RequestId(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn take(&self, turn: &Turn) -> Result<Accepted, Fault> {
+    async fn take(&self, turn: Turn) -> Result<Accepted, Fault> {
         if self.draining.load(Ordering::Relaxed) {
             return Err(Fault::new(FaultKind::Unavailable, "draining", "the server is shutting down"));
         }
         let model = self.model(turn.model.as_deref())?;
-        let prompt = resolve::prompt(model, &turn.input)?;
+        let submitted = self.clock.now();
+        let prompt = prompt(model, &turn.input).await?;
         let prompt_tokens = prompt.len() as u32;
-        let admissions = resolve::admissions(model, turn, &prompt, || self.next_id())?;
-        let submitted = Instant::now();
-        let receivers = admissions
+        let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
+        let answers = admissions
             .into_iter()
-            .map(|admission| send_job(model, admission, submitted))
+            .map(|admission| submit(model, admission, submitted))
             .collect::<Result<Vec<_>, Fault>>()?;
-        let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), receivers);
+        let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), answers);
         Ok(Accepted { model: model.id.clone(), prompt_tokens, events: Box::pin(events) })
     }
 }
 
-fn send_job(model: &Model, admission: Admission, submitted: Instant) -> Result<Answering, Fault> {
-    let (events, receiver) = mpsc::channel(TURN_EVENTS_MAX);
-    let stopped = Arc::new(AtomicBool::new(false));
-    let job = Job { admission, events, stopped: Arc::clone(&stopped), submitted };
-    match model.jobs.try_send(job) {
-        Ok(()) => Ok(Answering { events: receiver, stopped }),
-        Err(TrySendError::Full(_)) => {
+/// Tokens of the turn's input.
+async fn prompt(model: &Arc<Model>, input: &Input) -> Result<Vec<Token>, Fault> {
+    let bytes = match input {
+        Input::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
+        Input::Text(text) => text.len(),
+        Input::Tokens(_) => 0,
+    };
+    if bytes < INLINE_BYTES_MAX {
+        return resolve::prompt(model, input);
+    }
+    let (model, input) = (Arc::clone(model), input.clone());
+    let work = tokio::task::spawn_blocking(move || resolve::prompt(&model, &input));
+    work.await.unwrap_or_else(|error| {
+        let message = format!("the prompt's tokenizing ended early: {error}");
+        Err(Fault::new(FaultKind::Internal, "tokenizing_ended", message))
+    })
+}
+
+fn submit(model: &Model, admission: Admission, now: Moment) -> Result<Answering, Fault> {
+    let (request, mailbox) = (admission.request, Arc::new(Mailbox::default()));
+    let job = Job { admission, mailbox: Arc::clone(&mailbox), submitted: now };
+    match model.desk.submit(job) {
+        Ok(()) => Ok(Answering { request, mailbox, desk: Arc::clone(&model.desk), over: false }),
+        Err(NotTaken::Full) => {
             let message = format!("{QUEUE_REQUESTS_MAX} requests wait for {} already", model.id);
             Err(Fault::new(FaultKind::Busy, "queue_full", message).hint("retry later"))
         }
-        Err(TrySendError::Disconnected(_)) => {
+        Err(NotTaken::Closed) => {
             let message = format!("the lane thread of {} has ended", model.id);
             Err(Fault::new(FaultKind::Internal, "lane_thread_ended", message))
         }
     }
 }
 
-fn start_model(spec: ModelSpec) -> std::io::Result<Model> {
-    let (jobs, receiver) = sync_channel(QUEUE_REQUESTS_MAX);
+fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
+    let desk = Arc::new(Desk::default());
     let (state_sender, state) = watch::channel(ModelState::Loading);
-    let settings = SchedulerSettings {
-        lanes_max: spec.lanes,
-        step_tokens_max: spec.step_tokens_max.max(spec.lanes),
-        prefill_tokens_busy_max: PREFILL_TOKENS_BUSY_MAX,
-        queue_max: QUEUE_REQUESTS_MAX,
-    };
-    let thread = LaneThread {
+    let start = Start {
         model: spec.id.clone(),
-        jobs: receiver,
-        scheduler: Scheduler::new(settings),
+        desk: Arc::clone(&desk),
+        clock,
+        scheduler: Scheduler::new(spec.scheduling),
         opener: spec.opener,
         state: state_sender,
         meter: Meter::new(&spec.id, &spec.runtime),
     };
-    std::thread::Builder::new().name(format!("lanes {}", spec.id)).spawn(move || thread.run())?;
+    let thread = std::thread::Builder::new().name(format!("lanes {}", spec.id));
+    thread.spawn(move || LaneThread::new(start).run())?;
     let end_tokens = (0..spec.codec.vocab()).map(Token).filter(|token| spec.codec.is_eog(*token)).collect();
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Model {
+    Ok(Arc::new(Model {
         id: spec.id,
         runtime: spec.runtime,
         codec: spec.codec,
@@ -143,14 +176,14 @@ fn start_model(spec: ModelSpec) -> std::io::Result<Model> {
         window: spec.window,
         sampling: spec.sampling,
         created,
-        jobs,
+        desk,
         state,
-    })
+    }))
 }
 
 impl Inference for Service {
     fn submit(&self, turn: Turn) -> BoxFuture<'_, Result<Accepted, Fault>> {
-        Box::pin(async move { self.take(&turn) })
+        Box::pin(self.take(turn))
     }
 
     fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault> {
@@ -168,7 +201,24 @@ impl Inference for Service {
     }
 
     fn models(&self) -> Vec<ModelCard> {
-        self.models.iter().map(Model::card).collect()
+        self.models.iter().map(|model| model.card()).collect()
+    }
+
+    fn tuning(&self) -> Tuning {
+        Tuning { background_every: self.background_every.load(Ordering::Relaxed) }
+    }
+
+    fn tune(&self, tuning: Tuning) -> Result<(), Fault> {
+        let every = tuning.background_every;
+        if !(1..=BACKGROUND_EVERY_MAX).contains(&every) {
+            let message = format!("background_every is {every}, accepted is 1 to {BACKGROUND_EVERY_MAX}");
+            return Err(Fault::invalid("out_of_range", "background_every", message));
+        }
+        self.background_every.store(every, Ordering::Relaxed);
+        for model in &self.models {
+            model.desk.set_background_every(every);
+        }
+        Ok(())
     }
 }
 

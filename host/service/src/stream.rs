@@ -1,31 +1,71 @@
 //! The stream of one turn: tokens of its answers become text, stop strings end them, and dropping it frees the lanes.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use sf_codec::{Codec, TextStream};
-use sf_core::{Fault, FaultKind, FinishReason, Sampled, TokenInfo, TurnEvent};
-use tokio::sync::mpsc::Receiver;
+use sf_core::{Fault, FaultKind, FinishReason, RequestId, Sampled, TokenInfo, TurnEvent};
 
-use crate::lane_thread::RawEvent;
+use crate::desk::{Desk, Leaving};
+use crate::mailbox::{Ending, Mailbox, Taken};
 
-/// The client's end of one answer.
+/// Tokens in one delta.
+const DELTA_TOKENS_MAX: u32 = 64;
+
+/// The client's end of one answer. Dropping it before the answer has ended gives the answer up.
 pub(crate) struct Answering {
-    pub(crate) events: Receiver<RawEvent>,
-    pub(crate) stopped: Arc<AtomicBool>,
+    /// Names it on the desk.
+    pub(crate) request: RequestId,
+    /// Where its tokens come.
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Its lane thread's.
+    pub(crate) desk: Arc<Desk>,
+    /// Nothing is left to give up.
+    pub(crate) over: bool,
+}
+
+impl Answering {
+    fn poll_take(&mut self, tokens: &mut Vec<Sampled>, cx: &mut Context<'_>) -> Poll<Taken> {
+        let polled = self.mailbox.poll_take(tokens, cx);
+        if let Poll::Ready(taken) = &polled {
+            self.over = taken.end.is_some();
+            if taken.caught_up && !self.over {
+                self.desk.caught_up(self.request);
+            }
+        }
+        polled
+    }
+
+    /// A stop string completed it.
+    fn complete(&mut self) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.mailbox.leave();
+            self.desk.leave(self.request, Leaving::Complete);
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if !self.over {
+            self.mailbox.leave();
+            self.desk.leave(self.request, Leaving::Cancelled);
+        }
+    }
 }
 
 /// One answer on its way.
 struct Choice {
     index: u32,
     /// `None` once it has ended.
-    events: Option<Receiver<RawEvent>>,
-    stopped: Arc<AtomicBool>,
+    answering: Option<Answering>,
     text: TextStream,
     drawn: u32,
+    /// By a stop string.
+    stopped: bool,
 }
 
 /// All answers of one turn.
@@ -33,7 +73,9 @@ pub(crate) struct AnswerStream {
     codec: Arc<Codec>,
     choices: Vec<Choice>,
     /// Events decided but not yet delivered: an end follows its last text.
-    ready: std::collections::VecDeque<TurnEvent>,
+    ready: VecDeque<TurnEvent>,
+    /// Tokens taken from a mailbox; empty between two polls.
+    tokens: Vec<Sampled>,
     logprobs: bool,
     failed: bool,
     /// Where the next round begins, so that no answer starves another.
@@ -41,77 +83,108 @@ pub(crate) struct AnswerStream {
 }
 
 impl AnswerStream {
-    pub(crate) fn new(
-        codec: &Arc<Codec>,
-        stops: &[String],
-        logprobs: bool,
-        receivers: Vec<Answering>,
-    ) -> Self {
+    pub(crate) fn new(codec: &Arc<Codec>, stops: &[String], logprobs: bool, answers: Vec<Answering>) -> Self {
         let choice = |(index, answering): (usize, Answering)| Choice {
             index: index as u32,
-            events: Some(answering.events),
-            stopped: answering.stopped,
+            answering: Some(answering),
             text: TextStream::new(Arc::clone(codec), stops.to_vec()),
             drawn: 0,
+            stopped: false,
         };
         AnswerStream {
             codec: Arc::clone(codec),
-            choices: receivers.into_iter().enumerate().map(choice).collect(),
-            ready: std::collections::VecDeque::new(),
+            choices: answers.into_iter().enumerate().map(choice).collect(),
+            ready: VecDeque::new(),
+            tokens: Vec::new(),
             logprobs,
             failed: false,
             turn: 0,
         }
     }
 
-    fn fail(&mut self, fault: Fault) {
-        self.failed = true;
-        for choice in &mut self.choices {
-            choice.events = None;
-        }
-        self.ready.push_back(TurnEvent::Failed(fault));
-    }
-
-    fn on_event(&mut self, at: usize, event: Option<RawEvent>) {
-        match event {
-            Some(RawEvent::Token(sampled)) => self.on_token(at, sampled),
-            Some(RawEvent::Finished { reason, drawn }) => {
-                let choice = &mut self.choices[at];
-                choice.events = None;
-                let (index, text) = (choice.index, choice.text.finish());
-                if !text.is_empty() {
-                    self.ready.push_back(TurnEvent::Delta { choice: index, text, tokens: Vec::new() });
-                }
-                self.ready.push_back(TurnEvent::Finished { choice: index, reason, completion_tokens: drawn });
-            }
-            Some(RawEvent::Failed(fault)) => self.fail(fault),
-            None => self.fail(Fault::new(
+    /// Works off what was taken from the mailbox of one choice.
+    fn on_taken(&mut self, at: usize, end: Option<Ending>) {
+        let stopped = self.on_tokens(at);
+        match end {
+            _ if stopped => {}
+            None => {}
+            Some(Ending::Finished { reason, drawn, cached }) => self.finish(at, reason, drawn, cached),
+            Some(Ending::Failed(fault)) => self.fail(fault),
+            Some(Ending::Abandoned) => self.fail(Fault::new(
                 FaultKind::Unavailable,
-                "stream_overflow",
-                "the answer was given up: its client read too slowly or the server is shutting down",
+                "lane_thread_ended",
+                "the answer was given up: the server is shutting down",
             )),
         }
     }
 
-    fn on_token(&mut self, at: usize, sampled: Sampled) {
+    /// One delta for the tokens that came together, as long as there are not too many of them. True when a stop string
+    /// completed the answer.
+    fn on_tokens(&mut self, at: usize) -> bool {
         let choice = &mut self.choices[at];
-        choice.drawn += 1;
-        let token = sampled.token;
-        let piece = choice.text.push(token);
-        let tokens = if self.logprobs { vec![token_info(&self.codec, sampled)] } else { Vec::new() };
-        let (index, drawn) = (choice.index, choice.drawn);
-        if piece.stopped {
-            // Dropping the receiver frees the lane.
-            choice.stopped.store(true, Ordering::Release);
-            choice.events = None;
+        let (mut text, mut infos, mut together) = (String::new(), Vec::new(), 0);
+        for sampled in self.tokens.drain(..) {
+            if choice.stopped {
+                break;
+            }
+            choice.drawn += 1;
+            let piece = choice.text.push(sampled.token);
+            choice.stopped = piece.stopped;
+            if text.is_empty() {
+                text = piece.text;
+            } else {
+                text.push_str(&piece.text);
+            }
+            if self.logprobs {
+                infos.push(token_info(&self.codec, sampled));
+            }
+            together += 1;
+            if together == DELTA_TOKENS_MAX {
+                self.ready.extend(delta(choice.index, &mut text, &mut infos));
+                together = 0;
+            }
         }
-        if !piece.text.is_empty() || !tokens.is_empty() {
-            self.ready.push_back(TurnEvent::Delta { choice: index, text: piece.text, tokens });
+        self.ready.extend(delta(choice.index, &mut text, &mut infos));
+        if choice.stopped {
+            let drawn = choice.drawn;
+            let cached = choice.answering.as_mut().map_or(0, |answering| {
+                answering.complete();
+                answering.mailbox.cached()
+            });
+            self.finish(at, FinishReason::Stop, drawn, cached);
+            return true;
         }
-        if piece.stopped {
-            let reason = FinishReason::Stop;
-            self.ready.push_back(TurnEvent::Finished { choice: index, reason, completion_tokens: drawn });
+        false
+    }
+
+    fn finish(&mut self, at: usize, reason: FinishReason, completion_tokens: u32, cached_tokens: u32) {
+        let choice = &mut self.choices[at];
+        choice.answering = None;
+        let (index, text) = (choice.index, choice.text.finish());
+        if !text.is_empty() {
+            self.ready.push_back(TurnEvent::Delta { choice: index, text, tokens: Vec::new() });
         }
+        self.ready.push_back(TurnEvent::Finished { choice: index, reason, completion_tokens, cached_tokens });
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.failed = true;
+        for choice in &mut self.choices {
+            choice.answering = None;
+        }
+        self.ready.push_back(TurnEvent::Failed(fault));
+    }
+
+    fn poll_choices(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Option<Ending>)> {
+        let count = self.choices.len();
+        for offset in 0..count {
+            let at = (self.turn + offset) % count;
+            let Some(answering) = self.choices[at].answering.as_mut() else { continue };
+            if let Poll::Ready(taken) = answering.poll_take(&mut self.tokens, cx) {
+                return Poll::Ready((at, taken.end));
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -123,28 +196,22 @@ impl Stream for AnswerStream {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Some(event));
             }
-            if self.failed || self.choices.iter().all(|choice| choice.events.is_none()) {
+            if self.failed || self.choices.iter().all(|choice| choice.answering.is_none()) {
                 return Poll::Ready(None);
             }
-            let Poll::Ready((at, event)) = self.poll_choices(cx) else { return Poll::Pending };
+            let Poll::Ready((at, end)) = self.poll_choices(cx) else { return Poll::Pending };
             self.turn = at + 1;
-            self.on_event(at, event);
+            self.on_taken(at, end);
         }
     }
 }
 
-impl AnswerStream {
-    fn poll_choices(&mut self, cx: &mut Context<'_>) -> Poll<(usize, Option<RawEvent>)> {
-        let count = self.choices.len();
-        for offset in 0..count {
-            let at = (self.turn + offset) % count;
-            let Some(events) = self.choices[at].events.as_mut() else { continue };
-            if let Poll::Ready(event) = events.poll_recv(cx) {
-                return Poll::Ready((at, event));
-            }
-        }
-        Poll::Pending
+/// The event of what came together, if it says anything.
+fn delta(choice: u32, text: &mut String, infos: &mut Vec<TokenInfo>) -> Option<TurnEvent> {
+    if text.is_empty() && infos.is_empty() {
+        return None;
     }
+    Some(TurnEvent::Delta { choice, text: std::mem::take(text), tokens: std::mem::take(infos) })
 }
 
 fn token_info(codec: &Codec, sampled: Sampled) -> TokenInfo {

@@ -8,9 +8,11 @@ use sf_core::SamplingParams;
 use sf_core::limits::{DRAIN_DEFAULT, MAX_BATCH_DEFAULT};
 
 use crate::Env;
+use crate::bench::bench;
 use crate::error::{Problem, UsageError, nearest};
 use crate::parse::{Matches, asks_for_help, matches, texts};
 use crate::runtime_options::RuntimeOptions;
+use crate::scheduling::{default_class, scheduling};
 use crate::settings::{
     Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, Placement,
     RunSettings, RuntimeChoice, RuntimesSettings, SamplingSettings, Secret, ServeSettings, Shell,
@@ -49,6 +51,7 @@ pub(crate) fn invocation(
         Verb::Run => Invocation::Run(Box::new(run(&matches)?)),
         Verb::Runtimes => Invocation::Runtimes(runtimes(&matches)?),
         Verb::Verify => Invocation::Verify(verify(&matches)?),
+        Verb::Bench => Invocation::Bench(Box::new(bench(&matches, env, options)?)),
         Verb::Completions => Invocation::Completions(shell(&matches)?),
         Verb::Man => none_left(verb, &matches.operands, 0).map(|()| Invocation::Man)?,
         Verb::Version => none_left(verb, &matches.operands, 0).map(|()| Invocation::Version)?,
@@ -110,9 +113,10 @@ fn serve(matches: &Matches) -> Result<ServeSettings, UsageError> {
         notices.push("several models: each gets its own worker process, despite --no-worker-process".into());
     }
     let offline = matches.on("offline").unwrap_or(false);
-    let (sampling, http) = (sampling(matches), http(matches));
+    let scheduling = scheduling(matches, engine.max_batch)?;
+    let (sampling, http) = (sampling(matches), http(matches)?);
     let (text, logs) = (text(matches)?, logs(matches));
-    Ok(ServeSettings { models, offline, engine, sampling, http, text, logs, notices })
+    Ok(ServeSettings { models, offline, engine, scheduling, sampling, http, text, logs, notices })
 }
 
 fn twice_or_empty(verb: &'static str, operand: &str) -> UsageError {
@@ -261,19 +265,21 @@ fn sampling(matches: &Matches) -> SamplingSettings {
     SamplingSettings { params, max_tokens: matches.int("max-tokens") }
 }
 
-fn http(matches: &Matches) -> HttpSettings {
+fn http(matches: &Matches) -> Result<HttpSettings, UsageError> {
     let (host, port) = matches.text("http").and_then(address).unwrap_or_else(|| {
         let port =
             matches.int("port").map_or(8453, |port| u16::try_from(port).expect("its row ends at 65535"));
         (matches.text("host").unwrap_or("127.0.0.1"), port)
     });
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    HttpSettings {
+    Ok(HttpSettings {
         listen: (matches.on("no-http") != Some(true)).then_some(ListenAddress { host, port }),
         api_key: matches.text("api-key").map(Secret::new),
+        default_class: default_class(matches)?,
+        qos_header: matches.on("no-http-qos-header") != Some(true),
         request_timeout: matches.int("request-timeout").map(|ms| Duration::from_millis(ms.into())),
         drain_timeout: matches.int("drain-timeout").map_or(DRAIN_DEFAULT, |s| Duration::from_secs(s.into())),
-    }
+    })
 }
 
 fn text(matches: &Matches) -> Result<TextSettings, UsageError> {

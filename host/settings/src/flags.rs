@@ -2,10 +2,11 @@
 
 use crate::table::{Flag, Group, Kind, RetiredValue, flag, later, retired};
 use crate::verbs::Verb;
-use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX};
+use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX, PREFILL_BUDGET};
 
 /// Verbs that load a model.
 const CHAT: &[Verb] = &[Verb::Serve, Verb::Run];
+const BENCH: &[Verb] = &[Verb::Bench];
 const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify];
 const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes];
 const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify];
@@ -125,19 +126,89 @@ pub const FLAGS: &[Flag] = &[
     later("park-lossy", Group::Parking, Kind::Switch, "Park KV with less precision.").on(CHAT),
     later("park-budget-gb", Group::Parking, ANY, "Disk space for parked KV.").default("20").on(CHAT),
     // ---- scheduling
-    later("tick-decode-budget", Group::Scheduling, ANY, "Decode tokens of one step."),
-    later("tick-target-ms", Group::Scheduling, ANY, "Time that one step should take."),
-    later("prefill-budget", Group::Scheduling, ANY, "Prefill tokens of one step."),
-    later("starvation-ticks", Group::Scheduling, ANY, "Steps after which a waiting request goes first.").default("8"),
-    later("class-lanes", Group::Scheduling, Kind::Text, "Lanes kept for a class.").shown_as("class=N,..."),
-    later("http-default-qos", Group::Scheduling, Kind::Text, "Class of requests that name none.").shown_as("CLASS"),
-    later("no-http-qos-header", Group::Scheduling, Kind::Switch, "Do not let clients choose their class."),
+    flag(
+        "tick-decode-budget",
+        Group::Scheduling,
+        int(1, 1 << 16),
+        "Tokens decoded in one tick, all conversations together, at least --max-batch. Between two ticks requests join \
+         and leave.",
+    )
+    .default("32 per conversation of --max-batch"),
+    flag(
+        "tick-target-ms",
+        Group::Scheduling,
+        int(1, 10_000),
+        "Milliseconds that a tick of decode steps should take; it ends early for whoever arrives.",
+    )
+    .shown_as("MS")
+    .default("250"),
+    flag(
+        "prefill-budget",
+        Group::Scheduling,
+        int(0, PREFILL_BUDGET as i64),
+        "Prompt tokens of one tick at most, 64 or more; 0 = as many as fit into the time that a step should take.",
+    )
+    .default("0"),
+    flag(
+        "starvation-ticks",
+        Group::Scheduling,
+        int(1, 65_535),
+        "Ticks that a waiting request is passed over before it goes first.",
+    )
+    .default("8"),
+    flag(
+        "class-lanes",
+        Group::Scheduling,
+        Kind::Text,
+        "Conversations of a class computed at the same time at most, e.g. background=2,agent=6.",
+    )
+    .shown_as("class=N,...")
+    .default("--max-batch for each"),
+    flag(
+        "http-default-qos",
+        Group::Scheduling,
+        Kind::Text,
+        "Class of requests that name none: interactive (0), completion (1), agent (2) or background (3).",
+    )
+    .shown_as("CLASS")
+    .default("agent"),
+    flag(
+        "no-http-qos-header",
+        Group::Scheduling,
+        Kind::Switch,
+        "Do not let clients choose their class by the header X-Superfluid-QoS.",
+    ),
     later("http-allow-batch-invariant", Group::Scheduling, Kind::Switch, "Let clients ask for batch-invariant answers."),
-    later("pin-budget-pct", Group::Scheduling, int(0, 100), "Share of KV that may be pinned.").default("50"),
-    later("pressure-high", Group::Scheduling, int(0, 100), "Share of memory at which KV is shed.").default("85"),
-    later("pressure-low", Group::Scheduling, int(0, 100), "Share of memory at which shedding ends.").default("70"),
-    later("os-pressure", Group::Scheduling, Kind::Toggle, "Listen to the system's memory pressure."),
-    later("prefix-blob-budget-mb", Group::Scheduling, ANY, "Memory for shared prefixes."),
+    flag("pin-budget-pct", Group::Scheduling, int(0, 100), "Percent of KV positions that pins may hold.").default("50"),
+    flag(
+        "pressure-high",
+        Group::Scheduling,
+        int(1, 100),
+        "Percent of KV positions in use at which idle prefixes are dropped, the least recently used first.",
+    )
+    .default("85"),
+    flag(
+        "pressure-low",
+        Group::Scheduling,
+        int(0, 100),
+        "Percent of KV positions in use at which dropping ends, at most --pressure-high.",
+    )
+    .default("70"),
+    flag(
+        "os-pressure",
+        Group::Scheduling,
+        Kind::Toggle,
+        "Drop idle prefixes and their copies when the system runs out of memory, where it tells that (Linux PSI).",
+    )
+    .default("on"),
+    flag(
+        "prefix-blob-budget-mb",
+        Group::Scheduling,
+        int(0, 1 << 20),
+        "MiB of host memory for copies of dropped prefixes of one model; 0 = no copies.",
+    )
+    .shown_as("MB")
+    .default("1024"),
     // ---- speculation
     later("speculate", Group::Speculation, Kind::Text, "Draft tokens.").shown_as("off|auto|prompt-lookup|KIND:P").on(CHAT),
     later("spec-draft-tokens", Group::Speculation, int(1, 15), "Tokens of one draft.").on(CHAT),
@@ -199,6 +270,88 @@ pub const FLAGS: &[Flag] = &[
     later("fleet-policy", Group::Fleet, choice(&["load-aware", "least-loaded", "round-robin"]), "Which node serves."),
     later("fleet-pool-high", Group::Fleet, int(0, 100), "Load at which a node is spared.").shown_as("PCT"),
     later("fleet-conns-per-node", Group::Fleet, ANY, "Connections to one node."),
+    // ---- load
+    flag("url", Group::Load, Kind::Text, "The server to load: any that speaks the OpenAI dialect over HTTP.")
+        .on(BENCH)
+        .shown_as("URL"),
+    flag("model", Group::Load, Kind::Text, "The model to ask that server for.")
+        .on(BENCH)
+        .shown_as("ID")
+        .default("the first that it names"),
+    flag("api-key", Group::Load, Kind::Secret, "The key to show. Better given as SUPERFLUID_API_KEY.").on(BENCH),
+    flag("header", Group::Load, Kind::Text, "A header of every request.")
+        .on(BENCH)
+        .shown_as("'NAME: VALUE'")
+        .repeatable(),
+    flag("clients", Group::Load, int(1, 8192), "Closed loop: clients that send their next request when the last one ended.")
+        .on(BENCH)
+        .default("8"),
+    flag("rate", Group::Load, float(0.001, 1e6), "Open loop: requests per second, whether or not earlier ones have ended.")
+        .on(BENCH),
+    flag("arrivals", Group::Load, choice(&["poisson", "constant"]), "How the requests of an open loop are spread.")
+        .on(BENCH)
+        .shown_as("poisson|constant")
+        .default("poisson"),
+    flag("requests", Group::Load, int(1, u32::MAX as i64), "Requests that count.")
+        .on(BENCH)
+        .default("64, at least 4 per client; without end when --duration is given"),
+    flag("duration", Group::Load, int(1, 86_400), "Seconds after which the run ends; what runs then is cut, and counts.")
+        .on(BENCH)
+        .shown_as("S"),
+    flag(
+        "warm-up",
+        Group::Load,
+        Kind::Text,
+        "What is dropped at the beginning: so many requests before the run, or (5s) the run's first seconds.",
+    )
+    .on(BENCH)
+    .shown_as("N|Ns")
+    .default("one request per client"),
+    flag("prompt-tokens", Group::Load, Kind::Text, "Length of prompts: N, N-M, or a list with weights, 64-128:3,2000:1.")
+        .on(BENCH)
+        .shown_as("MIX")
+        .default("128"),
+    flag("answer-tokens", Group::Load, Kind::Text, "Length of answers, in the same form.")
+        .on(BENCH)
+        .shown_as("MIX")
+        .default("128"),
+    flag("shared-prefix", Group::Load, int(0, 1 << 20), "Tokens that all prompts begin with, before their own.")
+        .on(BENCH)
+        .default("0"),
+    flag("prefix-groups", Group::Load, int(1, 1 << 20), "Groups of requests, in turn, with a shared prefix each.")
+        .on(BENCH)
+        .default("1"),
+    flag("route", Group::Load, choice(&["completions", "chat"]), "Which endpoint is asked.")
+        .on(BENCH)
+        .shown_as("completions|chat")
+        .default("completions"),
+    flag("no-stream", Group::Load, Kind::Switch, "Ask for answers in one piece instead of streamed ones.").on(BENCH),
+    flag("class", Group::Load, Kind::Text, "QoS classes by weight, e.g. agent:6,interactive:1.").on(BENCH).shown_as("MIX"),
+    flag("temperature", Group::Load, float(0.0, 2.0), "0 = greedy; above it, each request has a seed of its own.")
+        .on(BENCH)
+        .default("0"),
+    flag("top-p", Group::Load, float(0.0, 1.0), "Nucleus to draw from.").on(BENCH).default("the server's"),
+    flag("no-ignore-eos", Group::Load, Kind::Switch, "Let answers end before their length.").on(BENCH),
+    flag("body", Group::Load, Kind::Text, "Further fields of each request, as a JSON object.").on(BENCH).shown_as("JSON"),
+    flag("connections", Group::Load, choice(&["auto", "fresh", "kept"]), "Which requests share connections; auto = plain ones.")
+        .on(BENCH)
+        .shown_as("auto|fresh|kept")
+        .default("auto"),
+    flag("timeout", Group::Load, int(1, 86_400), "Seconds after which a request is failed.")
+        .on(BENCH)
+        .shown_as("S")
+        .default("600"),
+    flag("seed", Group::Load, int(0, u32::MAX as i64), "The same seed sends the same requests.")
+        .on(BENCH)
+        .default("a new one each time"),
+    flag("server-pid", Group::Load, int(1, 1 << 22), "The server's process, for its CPU time.")
+        .on(BENCH)
+        .shown_as("PID")
+        .default("who listens there, if that is this machine"),
+    flag("json", Group::Load, Kind::Path, "Write the result as JSON of a stable schema to a file, or (-) to stdout.")
+        .on(BENCH)
+        .shown_as("FILE|-"),
+    flag("allow-failures", Group::Load, Kind::Switch, "Exit with 0 although requests failed.").on(BENCH),
     // ---- output
     flag("json", Group::Output, Kind::Switch, "Print JSON of a stable schema.").on(REPORTS),
     flag("probe", Group::Output, Kind::Switch, "Ask each runtime again whether it can run here, and list its devices.")

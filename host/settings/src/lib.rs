@@ -5,12 +5,14 @@
 //!
 //! Precedence: flag, then `SUPERFLUID_<NAME>`, then the default in the table.
 
+mod bench;
 mod build;
 mod error;
 mod flags;
 mod help;
 mod parse;
 mod runtime_options;
+mod scheduling;
 mod settings;
 mod shell;
 mod table;
@@ -19,14 +21,15 @@ mod verbs;
 
 use std::ffi::OsString;
 
+pub use bench::{BenchServer, BenchSettings};
 pub use error::{Problem, UsageError};
 pub use flags::FLAGS;
 pub use help::{help, overview};
 pub use runtime_options::{RuntimeFlag, RuntimeOption, RuntimeOptions, RuntimeValue};
 pub use settings::{
     Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, Placement,
-    RunSettings, RuntimeChoice, RuntimeRef, RuntimesSettings, SamplingSettings, Secret, ServeSettings, Shell,
-    TextSettings, VerifySettings, Window,
+    RunSettings, RuntimeChoice, RuntimeRef, RuntimesSettings, SamplingSettings, SchedulingSettings, Secret,
+    ServeSettings, Shell, TextSettings, VerifySettings, Window,
 };
 pub use shell::{completions, manual};
 pub use table::{Flag, Group, Kind, RetiredValue, Status};
@@ -54,7 +57,10 @@ pub fn parse(
 /// can be read before the flags of its runtimes are parsed.
 pub fn explicit_runtimes(args: &[OsString], env: Env<'_>) -> Vec<RuntimeChoice> {
     let mut found = Vec::new();
-    let mut args = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    // A bench hands what stands after -- to the server that it starts.
+    let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let ours = if args.first().is_some_and(|verb| verb == "bench") { split..args.len() } else { 0..split };
+    let mut args = args[ours].iter().map(|arg| arg.to_string_lossy());
     while let Some(arg) = args.next() {
         let value = match arg.strip_prefix("--runtime") {
             Some("") => args.next().map(|value| value.into_owned()),

@@ -39,6 +39,9 @@ const EXCLUSIVE: &[(&str, &str, &str)] = &[
     ("no-http", "host", "there is nothing to listen on"),
     ("no-http", "port", "there is nothing to listen on"),
     ("no-http", "api-key", "there is nobody to ask for a key"),
+    ("no-http", "http-default-qos", "there is nothing to listen on"),
+    ("no-http", "no-http-qos-header", "there is nothing to listen on"),
+    ("clients", "rate", "a loop is closed or open"),
 ];
 
 /// What a flag's name stands for.
@@ -160,19 +163,19 @@ impl<'a> Reader<'a> {
         }
         known.extend(self.options.iter().map(RuntimeOption::flag));
         let problem = Problem::UnknownFlag { flag: spelled.into(), verb: verb.name() };
-        let elsewhere = FLAGS.iter().find(|flag| flag.name == name);
-        let hint = match (nearest(name, known.iter().map(String::as_str)), elsewhere) {
+        let rows = FLAGS.iter().filter(|flag| flag.name == name);
+        let elsewhere: Vec<Verb> = rows.flat_map(|flag| flag.verbs.iter().copied()).collect();
+        let hint = match (nearest(name, known.iter().map(String::as_str)), elsewhere.as_slice()) {
             (Some(near), _) => format!("did you mean --{near}?"),
-            (None, Some(flag)) => {
-                let verbs: Vec<_> =
-                    flag.verbs.iter().map(|verb| format!("superfluid {}", verb.name())).collect();
+            (None, verbs @ [_, ..]) => {
+                let verbs: Vec<_> = verbs.iter().map(|verb| format!("superfluid {}", verb.name())).collect();
                 format!("it is a flag of {}", verbs.join(" and "))
             }
-            (None, None) if takes_runtime_options(verb) => format!(
+            (None, []) if takes_runtime_options(verb) => format!(
                 "superfluid help {} lists them all; a runtime's own options are known once superfluid runtimes shows it",
                 verb.name()
             ),
-            (None, None) => format!("superfluid help {} lists them all", verb.name()),
+            (None, []) => format!("superfluid help {} lists them all", verb.name()),
         };
         UsageError::hint(problem, hint)
     }
@@ -393,6 +396,12 @@ impl Matches {
     fn value(&self, name: &str) -> Option<&Value> {
         debug_assert!(rows(self.verb).any(|flag| flag.name == name), "{name} is a row of this verb");
         self.given.iter().find(|given| given.flag.name == name).map(|given| &given.value)
+    }
+
+    /// How a row was written, for messages; `--name` when it was not given.
+    pub(crate) fn spelled(&self, name: &str) -> String {
+        let given = self.given.iter().find(|given| given.flag.name == name);
+        given.map_or_else(|| format!("--{name}"), |given| given.spelled.clone())
     }
 
     /// A switch or toggle.

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sf_core::SamplingParams;
+use sf_core::{QosClass, SamplingParams};
 
+use crate::bench::BenchSettings;
 use crate::runtime_options::RuntimeFlag;
 use crate::verbs::Verb;
 
@@ -20,6 +21,8 @@ pub enum Invocation {
     Runtimes(RuntimesSettings),
     /// The conformance kit.
     Verify(VerifySettings),
+    /// The load generator.
+    Bench(Box<BenchSettings>),
     /// A completion script, see [`crate::completions`].
     Completions(Shell),
     /// The manual page, see [`crate::manual`].
@@ -39,6 +42,8 @@ pub struct ServeSettings {
     pub offline: bool,
     /// Runtime, process, context.
     pub engine: EngineSettings,
+    /// How steps are shared out.
+    pub scheduling: SchedulingSettings,
     /// Operator overrides.
     pub sampling: SamplingSettings,
     /// Where to listen.
@@ -128,6 +133,31 @@ impl EngineSettings {
         own.or_else(|| self.runtimes.iter().find(|choice| choice.model.is_none()))
             .map(|choice| &choice.runtime)
     }
+}
+
+/// How steps are shared out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulingSettings {
+    /// Tokens decoded in one tick, all lanes together; at least the batch.
+    pub tick_decode_budget: u32,
+    /// Time that a tick of decode steps should take.
+    pub tick_target: Duration,
+    /// Prompt tokens of one tick at most; `None` = as many as fit into a step's time.
+    pub prefill_budget: Option<u32>,
+    /// Ticks that a waiting request is passed over before it goes first, at least 1.
+    pub starvation_ticks: u32,
+    /// Lanes of each class at most, by [`QosClass::index`]; 1 to the batch.
+    pub class_lanes: [u32; 4],
+    /// Percent of KV positions that pins may hold.
+    pub pin_budget_pct: u32,
+    /// Percent of KV positions in use at which idle prefixes are dropped.
+    pub pressure_high_pct: u32,
+    /// Percent at which dropping ends, at most the one above.
+    pub pressure_low_pct: u32,
+    /// Drop idle prefixes when the system runs out of memory; `None` = where it tells that.
+    pub os_pressure: Option<bool>,
+    /// MiB of host memory for copies of dropped prefixes; 0 = no copies.
+    pub prefix_blob_budget_mb: u32,
 }
 
 /// One `--runtime`.
@@ -245,6 +275,10 @@ pub struct HttpSettings {
     pub listen: Option<ListenAddress>,
     /// Clients must show this key.
     pub api_key: Option<Secret>,
+    /// Class of requests that name none.
+    pub default_class: QosClass,
+    /// Whether clients may name their class.
+    pub qos_header: bool,
     /// A request is failed after this; `None` = never.
     pub request_timeout: Option<Duration>,
     /// Time for running requests when the server is told to stop.

@@ -35,6 +35,8 @@ pub enum Group {
     Telemetry,
     /// Several nodes.
     Fleet,
+    /// What the load generator sends.
+    Load,
     /// Form of the output.
     Output,
     /// Accepted, no effect.
@@ -60,6 +62,7 @@ impl Group {
             Group::Text => "text",
             Group::Telemetry => "telemetry",
             Group::Fleet => "fleet",
+            Group::Load => "load",
             Group::Output => "output",
             Group::Retired => "retired",
         }

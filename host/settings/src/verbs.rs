@@ -11,6 +11,8 @@ pub enum Verb {
     Runtimes,
     /// The conformance kit.
     Verify,
+    /// The load generator.
+    Bench,
     /// Shell completions.
     Completions,
     /// The manual page.
@@ -99,7 +101,19 @@ pub const VERBS: &[VerbRow] = &[
     later("fleet", "<what>", "several nodes as one server"),
     later("launch", "<client>", "start a known client pointed at the server"),
     later("top", "", "a live dashboard"),
-    later("bench", "", "the built-in load generator"),
+    row(
+        "bench",
+        Verb::Bench,
+        "[model]",
+        "load a server and measure it: throughput, time to the first token, inter-token latency; with a model, serve it \
+         for the run (flags of serve after --)",
+        &[
+            "superfluid bench --url http://127.0.0.1:8453 --clients 8 --prompt-tokens 512 --answer-tokens 256",
+            "superfluid bench smol.gguf --clients 16 --json bench.json -- --max-batch 16 --threads 2",
+            "superfluid bench --url http://127.0.0.1:8453 --rate 4 --duration 60 --warm-up 10s",
+            "superfluid bench smol.gguf --prompt-tokens 64-128:3,2000:1 --class interactive:3,agent:1",
+        ],
+    ),
     row(
         "completions",
         Verb::Completions,

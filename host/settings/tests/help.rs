@@ -18,6 +18,9 @@ fn the_overview_lists_the_verbs() {
                                           required checks pass
           runtimes [model]                show every runtime: what it reads, what it can do, usable here or
                                           why not; with a model, who reads it
+          bench [model]                   load a server and measure it: throughput, time to the first token,
+                                          inter-token latency; with a model, serve it for the run (flags of
+                                          serve after --)
           completions <bash|zsh|fish>     print a shell's completion script
           man                             print the manual page
           help [verb]                     print help
@@ -25,7 +28,7 @@ fn the_overview_lists_the_verbs() {
 
         not in this build yet
           runtimes install, runtimes remove, models, pull, ps, load, unload, stop, sessions, fleet, launch,
-          top, bench
+          top
 
         superfluid help <verb> shows its flags.
         Exit codes: 0 done; 1 failed along the way; 2 usage, or what this runtime or model cannot do; 4 a
@@ -101,6 +104,39 @@ fn help_of_serve() {
           --drain-timeout S               Seconds that running requests get when the server is told to stop.
                                           [accepts: a whole number from 0 to 86400] [default: 60]
 
+        scheduling
+          --tick-decode-budget N          Tokens decoded in one tick, all conversations together, at least
+                                          --max-batch. Between two ticks requests join and leave. [accepts:
+                                          a whole number from 1 to 65536] [default: 32 per conversation of
+                                          --max-batch]
+          --tick-target-ms MS             Milliseconds that a tick of decode steps should take; it ends
+                                          early for whoever arrives. [accepts: a whole number from 1 to
+                                          10000] [default: 250]
+          --prefill-budget N              Prompt tokens of one tick at most, 64 or more; 0 = as many as fit
+                                          into the time that a step should take. [accepts: a whole number
+                                          from 0 to 4096] [default: 0]
+          --starvation-ticks N            Ticks that a waiting request is passed over before it goes first.
+                                          [accepts: a whole number from 1 to 65535] [default: 8]
+          --class-lanes class=N,...       Conversations of a class computed at the same time at most, e.g.
+                                          background=2,agent=6. [default: --max-batch for each]
+          --http-default-qos CLASS        Class of requests that name none: interactive (0), completion (1),
+                                          agent (2) or background (3). [default: agent]
+          --no-http-qos-header            Do not let clients choose their class by the header
+                                          X-Superfluid-QoS.
+          --pin-budget-pct N              Percent of KV positions that pins may hold. [accepts: a whole
+                                          number from 0 to 100] [default: 50]
+          --pressure-high N               Percent of KV positions in use at which idle prefixes are dropped,
+                                          the least recently used first. [accepts: a whole number from 1 to
+                                          100] [default: 85]
+          --pressure-low N                Percent of KV positions in use at which dropping ends, at most
+                                          --pressure-high. [accepts: a whole number from 0 to 100] [default:
+                                          70]
+          --[no-]os-pressure              Drop idle prefixes and their copies when the system runs out of
+                                          memory, where it tells that (Linux PSI). [default: on]
+          --prefix-blob-budget-mb MB      MiB of host memory for copies of dropped prefixes of one model; 0
+                                          = no copies. [accepts: a whole number from 0 to 1048576] [default:
+                                          1024]
+
         text
           --dialect auto|template|chatml|raw
                                           How messages become text: by the model's own template, as ChatML,
@@ -124,17 +160,14 @@ fn help_of_serve() {
           --model-dir, --idle-timeout, --pull-<option>, --key-policy, --rate-limit, --nonstream-keepalive,
           --web, --web-origin, --files-max-bytes, --files-expiry, --files-sweep, --sessions, --socket,
           --sessions-cache, --tool-lease-ms, --[no-]park, --park-lossy, --park-budget-gb,
-          --tick-decode-budget, --tick-target-ms, --prefill-budget, --starvation-ticks, --class-lanes,
-          --http-default-qos, --no-http-qos-header, --http-allow-batch-invariant, --pin-budget-pct,
-          --pressure-high, --pressure-low, --[no-]os-pressure, --prefix-blob-budget-mb, --speculate,
-          --spec-draft-tokens, --[no-]spec-adaptive, --spec-min-yield, --spec-yield-rounds,
-          --[no-]spec-throughput-gate, --spec-gate-probe-tokens, --spec-min-speedup, --spec-gate-reprobe,
-          --spec-gate-reprobe-max, --spec-max-temperature, --[no-]spec-bitexact, --dspark-confidence,
-          --fim-model, --fim-max-context, --fim-max-batch, --completion-deadline-ms, --completion-rate,
-          --completion-burst, --tool-call-parser, --log-file, --log-dir, --otlp-endpoint, --otlp-header,
-          --otlp-service-name, --otlp-filter, --otlp-queue, --otlp-batch-ms, --otlp-timeout-ms,
-          --otlp-metrics, --otlp-interval-ms, --[no-]tui, --fleet, --fleet-listen, --fleet-auth,
-          --fleet-policy, --fleet-pool-high, --fleet-conns-per-node
+          --http-allow-batch-invariant, --speculate, --spec-draft-tokens, --[no-]spec-adaptive,
+          --spec-min-yield, --spec-yield-rounds, --[no-]spec-throughput-gate, --spec-gate-probe-tokens,
+          --spec-min-speedup, --spec-gate-reprobe, --spec-gate-reprobe-max, --spec-max-temperature,
+          --[no-]spec-bitexact, --dspark-confidence, --fim-model, --fim-max-context, --fim-max-batch,
+          --completion-deadline-ms, --completion-rate, --completion-burst, --tool-call-parser, --log-file,
+          --log-dir, --otlp-endpoint, --otlp-header, --otlp-service-name, --otlp-filter, --otlp-queue,
+          --otlp-batch-ms, --otlp-timeout-ms, --otlp-metrics, --otlp-interval-ms, --[no-]tui, --fleet,
+          --fleet-listen, --fleet-auth, --fleet-policy, --fleet-pool-high, --fleet-conns-per-node
 
         retired (accepted; a line says what took their place)
           --paged-kv, --prefix-cache, --continuous-batching, --prefix-cache-file,

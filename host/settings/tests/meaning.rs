@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use common::{invocation, parse_in, run, serve, serve_in};
+use sf_core::QosClass;
 use sf_settings::{
     Dialect, Invocation, KvBits, ListenAddress, Placement, RuntimeFlag, RuntimeRef, Verb, Window,
     explicit_runtimes,
@@ -180,4 +181,42 @@ fn loopback_is_told_from_reachable_addresses() {
     ] {
         assert_eq!(ListenAddress { host: host.into(), port: 1 }.is_loopback(), loopback, "{host}");
     }
+}
+
+#[test]
+fn scheduling_has_the_defaults_of_the_specification() {
+    let settings = serve("serve m --max-batch 4");
+    let scheduling = settings.scheduling;
+    assert_eq!((scheduling.tick_decode_budget, scheduling.tick_target), (128, Duration::from_millis(250)));
+    assert_eq!((scheduling.prefill_budget, scheduling.starvation_ticks), (None, 8));
+    assert_eq!((scheduling.class_lanes, scheduling.pin_budget_pct), ([4; 4], 50));
+    assert_eq!((scheduling.pressure_low_pct, scheduling.pressure_high_pct), (70, 85));
+    assert_eq!((scheduling.os_pressure, scheduling.prefix_blob_budget_mb), (None, 1024));
+    assert_eq!((settings.http.default_class, settings.http.qos_header), (QosClass::Agent, true));
+}
+
+#[test]
+fn scheduling_flags_mean_what_they_say() {
+    let settings = serve(
+        "serve m --tick-decode-budget 64 --tick-target-ms 20 --prefill-budget 64 --starvation-ticks 3 \
+         --class-lanes background=2,Agent-Loop=6 --http-default-qos 1 --no-http-qos-header --pin-budget-pct 0 \
+         --no-os-pressure --prefix-blob-budget-mb 0",
+    );
+    let scheduling = settings.scheduling;
+    assert_eq!((scheduling.tick_decode_budget, scheduling.tick_target), (64, Duration::from_millis(20)));
+    assert_eq!((scheduling.prefill_budget, scheduling.starvation_ticks), (Some(64), 3));
+    assert_eq!((scheduling.class_lanes, scheduling.pin_budget_pct), ([8, 8, 6, 2], 0));
+    assert_eq!((scheduling.os_pressure, scheduling.prefix_blob_budget_mb), (Some(false), 0));
+    assert_eq!((settings.http.default_class, settings.http.qos_header), (QosClass::Completion, false));
+}
+
+#[test]
+fn a_watermark_that_is_not_given_gives_way() {
+    let check = |line: &str, expect: (u32, u32)| {
+        let scheduling = serve(line).scheduling;
+        assert_eq!((scheduling.pressure_low_pct, scheduling.pressure_high_pct), expect, "{line}");
+    };
+    check("serve m --pressure-high 40", (40, 40));
+    check("serve m --pressure-low 95", (95, 95));
+    check("serve m --pressure-low 0 --pressure-high 100", (0, 100));
 }

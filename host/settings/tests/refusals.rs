@@ -48,8 +48,8 @@ fn verbs() {
             superfluid runtimes install is not in this build yet: put a runtime into your catalog (usage.not_yet)
               hint: superfluid help lists what this build has
             $ superfluid bench
-            superfluid bench is not in this build yet: the built-in load generator (usage.not_yet)
-              hint: superfluid help lists what this build has
+            superfluid bench needs a model to serve, or the --url of a server (usage.missing)
+              hint: for example: superfluid bench --url http://127.0.0.1:8453 --clients 8
             $ superfluid help fleet
             superfluid fleet is not in this build yet: several nodes as one server (usage.not_yet)
             $ superfluid xyzzy
@@ -91,7 +91,7 @@ fn unknown_flags_offer_the_nearest() {
               hint: superfluid help serve lists them all; a runtime's own options are known once superfluid runtimes shows it
             $ superfluid serve m --json
             --json is not a flag of superfluid serve (usage.unknown_flag)
-              hint: it is a flag of superfluid runtimes and superfluid runtimes verify
+              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify
             $ superfluid runtimes --port 80
             --port is not a flag of superfluid runtimes (usage.unknown_flag)
               hint: it is a flag of superfluid serve
@@ -318,4 +318,72 @@ fn an_argument_that_is_not_utf8_is_named() {
     let args = [std::ffi::OsString::from("serve"), std::ffi::OsString::from_vec(vec![b'a', 0xff])];
     let refusal = sf_settings::parse(&args, &|_| None, &common::options()).unwrap_err();
     expect![[r#"argument "a�" is not UTF-8 (usage.not_utf8)"#]].assert_eq(&refusal.to_string());
+}
+
+#[test]
+fn scheduling() {
+    check(
+        &[
+            "serve m --tick-decode-budget 7",
+            "serve m --max-batch 4 --tick-decode-budget 3",
+            "serve m --tick-target-ms 0",
+            "serve m --prefill-budget 63",
+            "serve m --prefill-budget 4097",
+            "serve m --starvation-ticks 0",
+            "serve m --class-lanes background",
+            "serve m --class-lanes nobody=1",
+            "serve m --class-lanes agent=0",
+            "serve m --max-batch 4 --class-lanes agent=2,background=5",
+            "serve m --class-lanes agent=2,2=3",
+            "serve m --class-lanes agent=2,",
+            "serve m --http-default-qos urgent",
+            "serve m --no-http --http-default-qos agent",
+            "serve m --http-allow-batch-invariant",
+            "serve m --pin-budget-pct 101",
+            "serve m --pressure-high 60 --pressure-low 61",
+            "serve m --os-pressure --no-os-pressure",
+            "serve m --prefix-blob-budget-mb -1",
+        ],
+        &expect![[r#"
+            $ superfluid serve m --tick-decode-budget 7
+            --tick-decode-budget is "7"; accepted is a whole number from 8 (--max-batch) on (usage.bad_value)
+            $ superfluid serve m --max-batch 4 --tick-decode-budget 3
+            --tick-decode-budget is "3"; accepted is a whole number from 4 (--max-batch) on (usage.bad_value)
+            $ superfluid serve m --tick-target-ms 0
+            --tick-target-ms is "0"; accepted is a whole number from 1 to 10000 (usage.bad_value)
+            $ superfluid serve m --prefill-budget 63
+            --prefill-budget is "63"; accepted is a whole number from 64 to 4096, or 0 (usage.bad_value)
+            $ superfluid serve m --prefill-budget 4097
+            --prefill-budget is "4097"; accepted is a whole number from 0 to 4096 (usage.bad_value)
+            $ superfluid serve m --starvation-ticks 0
+            --starvation-ticks is "0"; accepted is a whole number from 1 to 65535 (usage.bad_value)
+            $ superfluid serve m --class-lanes background
+            --class-lanes is "background"; accepted is class=N,...; "background" has no = (usage.bad_value)
+            $ superfluid serve m --class-lanes nobody=1
+            --class-lanes is "nobody=1"; accepted is interactive (0), completion (1), agent (2) or background (3) before each =; "nobody" is none (usage.bad_value)
+            $ superfluid serve m --class-lanes agent=0
+            --class-lanes is "agent=0"; accepted is 1 to 8 (--max-batch) for each class; agent has "0" (usage.bad_value)
+            $ superfluid serve m --max-batch 4 --class-lanes agent=2,background=5
+            --class-lanes is "agent=2,background=5"; accepted is 1 to 4 (--max-batch) for each class; background has "5" (usage.bad_value)
+            $ superfluid serve m --class-lanes agent=2,2=3
+            --class-lanes is "agent=2,2=3"; accepted is each class once; agent is named twice (usage.bad_value)
+            $ superfluid serve m --class-lanes agent=2,
+            --class-lanes is "agent=2,"; accepted is class=N,...; "" has no = (usage.bad_value)
+            $ superfluid serve m --http-default-qos urgent
+            --http-default-qos is "urgent"; accepted is interactive (0), completion (1), agent (2) or background (3) (usage.bad_value)
+            $ superfluid serve m --no-http --http-default-qos agent
+            --no-http contradicts --http-default-qos: there is nothing to listen on (usage.contradiction)
+            $ superfluid serve m --http-allow-batch-invariant
+            --http-allow-batch-invariant is not in this build yet: let clients ask for batch-invariant answers (usage.not_yet)
+              hint: leave it out; --help lists what this build takes
+            $ superfluid serve m --pin-budget-pct 101
+            --pin-budget-pct is "101"; accepted is a whole number from 0 to 100 (usage.bad_value)
+            $ superfluid serve m --pressure-high 60 --pressure-low 61
+            --pressure-low 61 contradicts --pressure-high 60: dropping cannot end above the share at which it begins (usage.contradiction)
+            $ superfluid serve m --os-pressure --no-os-pressure
+            --os-pressure contradicts --no-os-pressure: they are opposites (usage.contradiction)
+            $ superfluid serve m --prefix-blob-budget-mb -1
+            --prefix-blob-budget-mb is "-1"; accepted is a whole number from 0 to 1048576 (usage.bad_value)
+        "#]],
+    );
 }

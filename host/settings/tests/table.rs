@@ -32,6 +32,8 @@ const OURS: &[&str] = &["threads", "verbose"];
 /// A value that a ready row accepts and that differs from its default.
 fn sample(flag: &Flag) -> String {
     match flag.kind {
+        _ if flag.name == "class-lanes" => "agent=1".into(),
+        _ if flag.name == "http-default-qos" => "background".into(),
         Kind::Switch | Kind::Toggle | Kind::Count | Kind::Family => String::new(),
         Kind::Int { max, .. } => max.to_string(),
         Kind::Float { max, .. } => (max / 2.0).to_string(),
@@ -61,8 +63,12 @@ fn every_specified_flag_is_in_the_table_and_nothing_else() {
 fn every_ready_flag_changes_the_settings_of_each_of_its_verbs() {
     for flag in FLAGS.iter().filter(|flag| flag.status == Status::Ready) {
         for verb in flag.verbs {
-            let base = base(*verb);
+            let mut base = base(*verb);
             let plain = parse_in(&base.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
+            if flag.name == "url" {
+                // A bench is for a model or for a server.
+                base.pop();
+            }
             let sample = sample(flag);
             let mut words = base.clone();
             words.push(format!("--{}", flag.name));

@@ -46,7 +46,7 @@ fn a_death_in_a_step_is_told_and_ends_the_link() {
         let error = step(link.as_mut(), &first_plan()).unwrap_err();
         assert_eq!(died(&error), how, "{mode}");
         assert_eq!(link.begin(&first_plan()).unwrap_err(), error);
-        assert_eq!(link.finish(&mut StepOut::default()).unwrap_err(), error);
+        assert_eq!(link.next(&mut StepOut::default()).unwrap_err(), error);
         assert_eq!(link.stats().unwrap_err(), error);
     };
     check("crash_step", "killed by SIGSEGV");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Bench, exe, first_plan, option, step};
 use sf_abi::{SFR_E_CANCELLED, SFR_E_FORMAT, SFR_E_NOT_FOUND, SFR_E_OPTION, SFR_E_STATE, SFR_SCOPE_CALL};
-use sf_core::{Feed, LaneId, LaneOp, OptionValue, SamplerSpec, StepOut, StepPlan, Token};
+use sf_core::{Feed, LaneId, LaneOp, LaneSpec, OptionValue, SamplerSpec, StepOut, StepPlan, Token};
 use sf_engine::{EngineError, Link, OpenSpec, open_in_process, open_worker};
 
 fn both(spec: &OpenSpec) -> [Box<dyn Link>; 2] {
@@ -24,12 +24,13 @@ struct Script {
 }
 
 impl Script {
-    fn samplers() -> [SamplerSpec; 4] {
+    fn specs() -> [LaneSpec; 4] {
         let warm = || SamplerSpec { temperature: 0.9, top_p: 0.9, top_k: 20, seed: 7, ..Default::default() };
         let told = || SamplerSpec { logprobs: Some(5), ..warm() };
         let bias = (0..1024).map(|token| (Token(token % 97), 0.001 * token as f32)).collect();
         let pushed = SamplerSpec { repeat_penalty: 1.3, presence_penalty: 0.2, bias, ..told() };
-        [SamplerSpec::default(), warm(), told(), pushed]
+        let spec = |sampler| LaneSpec { sampler, ends: [Token(3)].into(), prompt_len: 12 };
+        [SamplerSpec::default(), warm(), told(), pushed].map(spec)
     }
 
     fn feed(&mut self, lane: u32, tokens: &[Token], sample: bool) {
@@ -38,7 +39,7 @@ impl Script {
         let pos0 = self.lens[lane as usize];
         let tokens = start..self.plan.tokens.len() as u32;
         self.lens[lane as usize] += tokens.end - tokens.start;
-        self.plan.feeds.push(Feed { lane: LaneId(lane), tokens, pos0, sample });
+        self.plan.feeds.push(Feed { lane: LaneId(lane), tokens, pos0, sample, more: 0 });
     }
 
     fn take(&mut self, out: &StepOut) {
@@ -56,14 +57,14 @@ impl Script {
         let prompt: Vec<Token> = (0..12).map(|token| Token(token * 7 % 97)).collect();
         match at {
             0 => {
-                for (lane, sampler) in Script::samplers().into_iter().take(3).enumerate() {
-                    self.plan.ops.push(LaneOp::Open { lane: LaneId(lane as u32), sampler });
+                for (lane, spec) in Script::specs().into_iter().take(3).enumerate() {
+                    self.plan.ops.push(LaneOp::Open { lane: LaneId(lane as u32), spec });
                     self.feed(lane as u32, &prompt[lane..], lane != 2);
                 }
             }
             1 => {
-                let sampler = Script::samplers()[3].clone();
-                self.plan.ops.push(LaneOp::Fork { from: LaneId(0), upto: 6, lane: LaneId(3), sampler });
+                let spec = Script::specs()[3].clone();
+                self.plan.ops.push(LaneOp::Fork { from: LaneId(0), upto: 6, lane: LaneId(3), spec });
                 self.lens[3] = 6;
                 self.feed(3, &prompt[..2], true);
                 self.feed(2, &prompt[..1], true);
@@ -192,11 +193,11 @@ fn a_step_at_the_wrong_moment_is_refused_and_costs_nothing() {
             assert!(state && !error.is_fatal(), "{error}");
         };
         let mut out = StepOut::default();
-        refused(link.finish(&mut out));
+        refused(link.next(&mut out));
         link.begin(&first_plan()).unwrap();
         refused(link.begin(&first_plan()));
         refused(link.stats().map(drop));
-        link.finish(&mut out).unwrap();
+        link.next(&mut out).unwrap();
         assert!(matches!(out.lanes[0].result, Ok(Some(_))));
     }
 }

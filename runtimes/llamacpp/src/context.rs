@@ -124,7 +124,7 @@ fn settings(params: &Params, sizes: &Sizes, abort: &AbortCell) -> sys::llama_con
     settings.n_ctx = sizes.cells;
     settings.n_batch = params.batch;
     settings.n_ubatch = params.ubatch;
-    settings.n_seq_max = params.lanes_max;
+    settings.n_seq_max = params.sequences();
     settings.n_threads = params.threads.cast_signed();
     settings.n_threads_batch = params.threads_batch.cast_signed();
     settings.type_k = params.type_k.ggml;

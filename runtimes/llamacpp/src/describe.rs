@@ -69,6 +69,7 @@ fn effective(context: &Context, params: &Params, sizes: &Sizes) -> BTreeMap<Stri
         ("threads", json!(params.threads)),
         ("kv.type_k", json!(params.type_k.name)),
         ("kv.type_v", json!(params.type_v.name)),
+        ("kv.cells", json!(context.cells())),
         ("x.llamacpp.batch-size", json!(params.batch)),
         ("x.llamacpp.ubatch-size", json!(context.ubatch())),
         ("x.llamacpp.threads-batch", json!(params.threads_batch)),
@@ -82,6 +83,9 @@ fn effective(context: &Context, params: &Params, sizes: &Sizes) -> BTreeMap<Stri
     ];
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
+
+/// Why a recurrent or hybrid model saves no lane.
+const STATE_STAYS: &str = "a recurrent state is not saved in this build yet";
 
 fn kv(memory: Memory) -> BTreeMap<String, Capability> {
     let (truncate, fork) = match memory {
@@ -101,5 +105,20 @@ fn kv(memory: Memory) -> BTreeMap<String, Capability> {
             (can("the lane becomes empty"), can("refused"))
         }
     };
-    BTreeMap::from([("truncate".to_owned(), truncate), ("fork".to_owned(), fork)])
+    let export = match memory {
+        Memory::Whole => Capability::Yes(True),
+        Memory::Window(window) => Capability::When {
+            when: format!("the whole lane is meant, or its end lies within the window of {window} positions"),
+            r#else: "refused; x.llamacpp.swa-full keeps every position".to_owned(),
+        },
+        Memory::State => Capability::No(STATE_STAYS.to_owned()),
+    };
+    let import = match memory {
+        Memory::State => Capability::No(STATE_STAYS.to_owned()),
+        _ => Capability::Yes(True),
+    };
+    [("truncate", truncate), ("fork", fork), ("export", export), ("import", import)]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
 }

@@ -44,7 +44,8 @@ impl Sizes {
     pub(crate) fn new(header: &Header, params: &Params) -> Sizes {
         let (cell_bytes, window_cell_bytes) = kv_bytes(header, params);
         let ctx_max = params.ctx_max(header.ctx_trained());
-        let wanted = u64::from(ctx_max) * u64::from(params.lanes_max);
+        let all = u64::from(ctx_max) * u64::from(params.lanes_max);
+        let wanted = params.kv_cells_wanted.map_or(all, u64::from);
         let cells = match params.kv_cells {
             Some(cells) => u64::from(cells),
             None => affordable(wanted, u64::from(ctx_max), cell_bytes + window_cell_bytes),
@@ -57,7 +58,7 @@ impl Sizes {
             0 => 0,
             _ if params.swa_full => cells,
             // llama.cpp sizes that cache so.
-            _ => pad(window.saturating_mul(params.lanes_max).saturating_add(ubatch).min(cells)),
+            _ => pad(window.saturating_mul(params.sequences()).saturating_add(ubatch).min(cells)),
         };
         Sizes { ctx_max, cells, cell_bytes, window_cells, window_cell_bytes, window, ubatch }
     }

@@ -23,6 +23,13 @@ const EXPERTS_MAX: u64 = 1024;
 /// Longest path that llama.cpp is given, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
+/// Where a tensor lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
 /// A parsed header.
 #[derive(Debug)]
 pub(crate) struct Header {
@@ -200,24 +207,34 @@ impl Header {
         unsafe { sys::gguf_get_n_tensors(self.raw()) }
     }
 
+    /// Where the tensors begin, in bytes from the start of the file.
+    pub(crate) fn data_offset(&self) -> u64 {
+        // SAFETY: a live header.
+        unsafe { sys::gguf_get_data_offset(self.raw()) as u64 }
+    }
+
+    /// The tensors' places behind [`Header::data_offset`], all within the file.
+    pub(crate) fn tensor_spans(&self) -> impl Iterator<Item = Span> {
+        (0..self.tensors()).map(|i| Span {
+            // SAFETY: every index below the count is legal.
+            offset: unsafe { sys::gguf_get_tensor_offset(self.raw(), i) } as u64,
+            // SAFETY: as above.
+            bytes: unsafe { sys::gguf_get_tensor_size(self.raw(), i) } as u64,
+        })
+    }
+
     /// Bytes of all tensors in this file.
     pub(crate) fn tensor_bytes(&self) -> u64 {
-        // SAFETY: every index below the count is legal.
-        (0..self.tensors()).map(|i| unsafe { sys::gguf_get_tensor_size(self.raw(), i) } as u64).sum()
+        self.tensor_spans().map(|span| span.bytes).sum()
     }
 
     /// A truncated download is the usual damage: say which byte is missing.
     fn check_tensors(&self) -> Result<(), Fault> {
-        // SAFETY: a live header.
-        let data = unsafe { sys::gguf_get_data_offset(self.raw()) } as u64;
-        for i in 0..self.tensors() {
-            // SAFETY: `i` is below the count, here and below.
-            let offset = unsafe { sys::gguf_get_tensor_offset(self.raw(), i) } as u64;
-            // SAFETY: as above.
-            let size = unsafe { sys::gguf_get_tensor_size(self.raw(), i) } as u64;
-            let end = data.checked_add(offset).and_then(|at| at.checked_add(size));
+        let data = self.data_offset();
+        for (i, Span { offset, bytes }) in (0..).zip(self.tensor_spans()) {
+            let end = data.checked_add(offset).and_then(|at| at.checked_add(bytes));
             if end.is_none_or(|end| end > self.file_bytes) {
-                // SAFETY: as above.
+                // SAFETY: a tensor of this header.
                 let name = owned(unsafe { sys::gguf_get_tensor_name(self.raw(), i) });
                 return Err(Fault::new(
                     Code::Format,

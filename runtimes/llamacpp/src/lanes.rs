@@ -5,6 +5,7 @@ use llama_cpp_sys_2 as sys;
 use sf_abi_sdk::{Code, Fault, Lane};
 
 use crate::context::Context;
+use crate::weights::Weights;
 
 /// What a model's memory allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    pub(crate) fn of(context: &Context, swa_full: bool) -> Memory {
-        let model = context.weights().raw();
+    pub(crate) fn of(weights: &Weights, swa_full: bool) -> Memory {
+        let model = weights.raw();
         // SAFETY: a live model, here and below.
         let recurrent = unsafe { sys::llama_model_is_recurrent(model) };
         // SAFETY: as above.
@@ -47,7 +48,7 @@ pub(crate) fn clear(context: &mut Context, lane: Lane) {
 }
 
 /// Whether a lane of `len` positions can go on after its first `upto`.
-fn holds(context: &Context, memory: Memory, lane: Lane, len: u32, upto: u32) -> bool {
+pub(crate) fn holds(context: &Context, memory: Memory, (lane, len): (Lane, u32), upto: u32) -> bool {
     if upto == 0 || upto == len {
         return true;
     }
@@ -66,7 +67,7 @@ fn holds(context: &Context, memory: Memory, lane: Lane, len: u32, upto: u32) -> 
 /// Cuts to `want < len` positions, or to none when the rest could not be continued. Returns what is left.
 pub(crate) fn truncate(context: &mut Context, memory: Memory, lane: Lane, len: u32, want: u32) -> u32 {
     let cut = want > 0
-        && holds(context, memory, lane, len, want)
+        && holds(context, memory, (lane, len), want)
         // SAFETY: a live memory and one of its sequences; it answers false when it cannot.
         && unsafe {
             sys::llama_memory_seq_rm(context.memory(), sequence(lane), want.cast_signed(), -1)
@@ -95,7 +96,7 @@ pub(crate) fn fork(
     child: Lane,
 ) -> Result<(), Fault> {
     let (parent, len) = parent;
-    if !holds(context, memory, parent, len, upto) {
+    if !holds(context, memory, (parent, len), upto) {
         let why = match memory {
             Memory::State => "this model keeps one state per lane: only the whole lane can be forked",
             _ => "the sliding window has moved past that position",

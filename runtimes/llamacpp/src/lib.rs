@@ -3,15 +3,18 @@
 //! One `llama_context` serves a model. A lane is a llama.cpp sequence in one unified KV cache, a step is one
 //! `llama_batch`, and rows stay in llama.cpp's own output buffer. It must not know who calls it or sample anything.
 
+mod attention;
 mod context;
 mod describe;
 mod estimate;
 mod header;
+mod identity;
 mod lanes;
 mod log;
 mod model;
 mod pages;
 mod params;
+mod state;
 mod step;
 mod tokenizer;
 mod weights;
@@ -20,6 +23,7 @@ use std::time::Duration;
 
 use sf_abi_sdk::{Code, Device, Estimate, Fault, Host, OpenRequest, ProbeAnswer, Runtime};
 
+pub use attention::use_original_attention;
 pub use pages::released_bytes;
 
 /// The descriptor: canonical JSON, the same bytes as in the library's section and in `runtime.json`.

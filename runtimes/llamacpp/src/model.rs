@@ -10,9 +10,11 @@ use crate::context::Context;
 use crate::describe;
 use crate::estimate::Sizes;
 use crate::header::Header;
+use crate::identity;
 use crate::lanes::{self, Memory};
 use crate::log;
 use crate::params::Params;
+use crate::state::{self, Spare};
 use crate::step::{self, Batch};
 use crate::weights::Weights;
 
@@ -28,6 +30,7 @@ pub struct LlamaModel {
     lengths: Vec<u32>,
     compute_bytes: u64,
     description: ModelDescription,
+    identity: String,
 }
 
 impl LlamaModel {
@@ -35,10 +38,15 @@ impl LlamaModel {
         let params = Params::read(request.options())?;
         let header = Header::open(request.paths()[0])?;
         header.check_vocabulary()?;
+        let mut headers = vec![header];
         for part in &request.paths()[1..] {
-            Header::open(part)?;
+            headers.push(Header::open(part)?);
         }
-        let sizes = Sizes::new(&header, &params);
+        let header = &headers[0];
+        let sizes = Sizes::new(header, &params);
+        if params.kv_cells_wanted.is_some_and(|wanted| wanted != sizes.cells) {
+            request.options().approximately("kv.cells");
+        }
         let trained = header.ctx_trained();
         if trained > 0 && sizes.ctx_max > trained {
             log::line(
@@ -48,14 +56,14 @@ impl LlamaModel {
         }
         let weights = Weights::load(request, &params)?;
         check_kind(&weights)?;
+        let memory = Memory::of(&weights, params.swa_full);
         let context = Context::new(weights, &params, &sizes)?;
         if context.memory().is_null() {
             return Err(Fault::new(Code::Unsupported, "this model predicts no next token")
                 .field("general.architecture"));
         }
-        let memory = Memory::of(&context, params.swa_full);
-        let compute_bytes = sizes.compute_bytes(&header, params.lanes_max);
-        let description = describe::describe(&header, &context, memory, &params, &sizes);
+        let compute_bytes = sizes.compute_bytes(header, params.lanes_max);
+        let description = describe::describe(header, &context, memory, &params, &sizes);
         Ok(LlamaModel {
             context,
             memory,
@@ -65,7 +73,15 @@ impl LlamaModel {
             lengths: vec![0; params.lanes_max as usize],
             compute_bytes,
             description,
+            identity: identity::of(&headers, request.paths(), &params)?,
         })
+    }
+}
+
+impl LlamaModel {
+    /// A lane with its length, and how much of it is meant.
+    fn part(&self, lane: Lane, upto: u32) -> ((Lane, u32), (u32, Spare)) {
+        ((lane, self.lengths[lane.slot()]), (upto, Spare::behind(self.params.lanes_max)))
     }
 }
 
@@ -143,6 +159,30 @@ impl Model for LlamaModel {
         let len = self.lengths[parent.slot()];
         lanes::fork(&mut self.context, self.memory, (parent, len), upto, child)?;
         self.lengths[child.slot()] = upto;
+        Ok(())
+    }
+
+    fn exports(&self) -> bool {
+        self.memory != Memory::State
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn export_size(&mut self, lane: Lane, upto: u32) -> Result<u64, Fault> {
+        let (lane, part) = self.part(lane, upto);
+        state::size(&mut self.context, self.memory, lane, part)
+    }
+
+    fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
+        let (lane, part) = self.part(lane, upto);
+        state::save(&mut self.context, self.memory, lane, part, out)
+    }
+
+    fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
+        state::restore(&mut self.context, lane, len, state)?;
+        self.lengths[lane.slot()] = len;
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use llama_cpp_sys_2 as sys;
 use sf_abi_sdk::{Code, Fault, Options};
 
-/// LLAMA_MAX_SEQ of llama.cpp.
-pub(crate) const LANES_MAX: u32 = 256;
+/// One less than LLAMA_MAX_SEQ of llama.cpp: the last sequence is for what is being exported.
+pub(crate) const LANES_MAX: u32 = 255;
 /// GGML_MAX_N_THREADS of llama.cpp.
 const THREADS_MAX: i64 = 512;
 /// Positions that a lane may hold when nobody says otherwise, or less if the model was trained for less.
@@ -69,8 +69,10 @@ pub(crate) struct Params {
     pub(crate) mlock: bool,
     pub(crate) repack: bool,
     pub(crate) swa_full: bool,
-    /// `None`: as many as all lanes may need, if that fits.
+    /// Exactly so many cells.
     pub(crate) kv_cells: Option<u32>,
+    /// So many cells if they fit; `None`: as many as all lanes may need.
+    pub(crate) kv_cells_wanted: Option<u32>,
     pub(crate) poll: u32,
 }
 
@@ -86,6 +88,11 @@ impl Params {
         let threads = int("threads", 1, THREADS_MAX)?.unwrap_or_else(threads_here);
         let ubatch = int("x.llamacpp.ubatch-size", 1, 1 << 16)?;
         let batch = int("x.llamacpp.batch-size", 1, 1 << 20)?;
+        let kv_cells = int("x.llamacpp.kv-cells", CELL_PAD.into(), 1 << 30)?;
+        let kv_cells_wanted = int("kv.cells", 1, 1 << 30)?;
+        if kv_cells.is_some() && kv_cells != kv_cells_wanted {
+            options.approximately("kv.cells");
+        }
         let params = Params {
             ctx_max: int("ctx.max", 1, CTX_MAX)?,
             lanes_max,
@@ -101,7 +108,8 @@ impl Params {
             mlock: flag("x.llamacpp.mlock", false)?,
             repack: flag("x.llamacpp.repack", true)?,
             swa_full: flag("x.llamacpp.swa-full", false)?,
-            kv_cells: int("x.llamacpp.kv-cells", 256, 1 << 30)?,
+            kv_cells,
+            kv_cells_wanted: kv_cells_wanted.filter(|_| kv_cells.is_none()),
             poll: int("x.llamacpp.poll", 0, 100)?.unwrap_or(50),
         };
         params.check(options)?;
@@ -132,6 +140,11 @@ impl Params {
             ));
         }
         Ok(())
+    }
+
+    /// Sequences of llama.cpp: the lanes, and one to take apart what is being exported.
+    pub(crate) fn sequences(&self) -> u32 {
+        self.lanes_max + 1
     }
 
     /// Positions one lane may hold.

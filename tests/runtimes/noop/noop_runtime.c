@@ -6,19 +6,25 @@
  *   cc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -I abi/include noop_runtime.c -o libnoop.so
  */
 #include "superfluid_runtime.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 SFR_DESCRIPTOR_SECTION static const char DESCRIPTOR[] =
   "{\"descriptor_version\":1,\"id\":\"noop\",\"version\":\"0.1.0\",\"about\":\"computes nothing; measures the link\","
-  "\"abi\":[0,1],\"formats\":[{\"format\":\"noop\",\"extension\":\"noop\"}],\"interfaces\":[\"sf.engine/1\"],"
+  "\"abi\":[0,1],\"formats\":[{\"format\":\"noop\",\"extension\":\"noop\"},"
+  "{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"noop\"]}],\"interfaces\":[\"sf.engine/1\"],"
   "\"capabilities\":{\"workload\":{\"completion\":true},\"kv\":{\"fork\":\"it keeps nothing to fork\","
   "\"truncate\":true}}}";
 
+#ifndef VOCAB /* a server needs the size of its model's vocabulary here */
 #define VOCAB 256u
-#define LIKELY 7u /* the token that every row prefers */
-#define LANES_MAX 256
+#endif
+#ifndef LIKELY /* the token that every row prefers */
+#define LIKELY 7u
+#endif
+#define LANES_MAX 512 /* --max-batch 256 and as many idle prefixes */
 #define ROWS_MAX 512
 
 struct sfr_model {
@@ -181,6 +187,9 @@ static sfr_status step_begin(sfr_model *m, const sfr_plan *plan, uint64_t *ticke
   for (i = 0; i < plan->feeds.count; i++) rows += feeds[i].row_len, tokens += feeds[i].token_len;
   if (plan->feeds.count > LANES_MAX || rows > ROWS_MAX || tokens > (uint64_t)m->step_tokens_max)
     return fail(err, SFR_E_ARG, "feeds", "more feeds, rows or tokens than a step takes");
+#ifdef NOOP_DIES_AFTER /* tests: the process is killed in the step that follows so many */
+  if (m->stats.steps == NOOP_DIES_AFTER) raise(9);
+#endif
   m->out_count = m->row_count = 0;
   for (i = 0; i < plan->feeds.count; i++) feed_one(m, &feeds[i]);
   m->seq = plan->seq;

@@ -118,6 +118,33 @@ static void semantics(sfr_model *m) {
   CHECK(!ENGINE.lane_free(m, b, &err) && ENGINE.lane_free(m, b, &err) == SFR_E_NOT_FOUND);
 }
 
+/* A lane goes on from its copy as if it had stayed; a copy that is short or damaged anywhere makes no lane. */
+static void copies(sfr_model *m) {
+  const uint32_t text[6] = {6, 5, 4, 3, 2, 1};
+  static char state[1024];
+  uint64_t lane, back, size, whole;
+  uint32_t at, live;
+  sfr_buf out;
+  CHECK(!ENGINE.lane_create(m, &lane, &err));
+  whole = run(m, lane, text, 6, 0);
+  CHECK(KV.export_size(m, lane, 7, &size, &err) == SFR_E_ARG);
+  CHECK(!KV.export_size(m, lane, 5, &size, &err) && size < sizeof state);
+  out.p = state, out.cap = size - 1;
+  CHECK(KV.export_state(m, lane, 5, &out, &err) == SFR_E_SMALL_BUFFER && out.needed == size && !state[0]);
+  out.cap = size;
+  CHECK(!KV.export_state(m, lane, 5, &out, &err) && out.needed == size);
+  CHECK(!ENGINE.lane_free(m, lane, &err));
+  CHECK(!KV.import_state(m, state, size, &back, &err) && run(m, back, text + 5, 1, 5) == whole);
+  live = m->stats.lanes_live;
+  for (at = 0; at < size; at++) {
+    CHECK(KV.import_state(m, state, at, &lane, &err));
+    state[at] ^= 0x10;
+    CHECK(KV.import_state(m, state, size, &lane, &err));
+    state[at] ^= 0x10;
+  }
+  CHECK(m->stats.lanes_live == live && !ENGINE.lane_free(m, back, &err));
+}
+
 /* Random words in a good plan: whatever happens, the call or a lane says so and nothing is read out of bounds. */
 static void broken_plans(sfr_model *m) {
   uint64_t lanes[3], ticket;
@@ -168,6 +195,7 @@ int main(int argc, char **argv) {
   opt.key.p = "ctx.max", opt.key.n = 7, opt.type = SFR_T_I64, opt.i = 64, opt.flags = SFR_OPT_MUST;
   CHECK(!open_file(argv[1], &opt, 1, &m) && opt.honoured == SFR_HONOURED_EXACTLY);
   semantics(m);
+  copies(m);
   broken_plans(m);
   CHECK(!ENGINE.lane_create(m, &lane, &err));
   f = feed(lane, 0, 1, 0), p = plan_of(&f, 1, &token, 1);

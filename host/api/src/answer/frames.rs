@@ -83,7 +83,9 @@ impl Frames {
         put(out, &self.before);
         match self.head.dialect {
             Dialect::Chat => {
-                json::print(out, format_args!(r#"{{"index":{choice},"delta":{{"#));
+                put(out, r#"{"index":"#);
+                json::number(out, choice);
+                put(out, r#","delta":{"#);
                 if chunk.role {
                     put(out, r#""role":"assistant","#);
                 }
@@ -96,15 +98,16 @@ impl Frames {
             Dialect::Text => {
                 put(out, r#"{"text":"#);
                 json::string(out, chunk.text.unwrap_or_default());
-                json::print(out, format_args!(r#","index":{choice}"#));
+                put(out, r#","index":"#);
+                json::number(out, choice);
             }
         }
         self.logprobs(choice, chunk.tokens, out);
         match chunk.reason {
             None => put(out, r#","finish_reason":null}]"#),
             Some(reason) => {
-                let reason = json::finish_reason(reason);
-                json::print(out, format_args!(r#","finish_reason":"{reason}"}}]"#));
+                put(out, json::finish_reason(reason));
+                put(out, "}]");
             }
         }
         // With usage asked for, every chunk has the field, and only the last one a value.

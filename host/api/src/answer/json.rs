@@ -59,24 +59,40 @@ pub(super) fn print(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
 
 /// A quoted and escaped string.
 pub(super) fn string(out: &mut BytesMut, text: &str) {
+    // Most tokens need no escape; they are copied as they are.
+    if !text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        put(out, "\"");
+        put(out, text);
+        return put(out, "\"");
+    }
     serde_json::to_writer(out.writer(), text).expect("a string is always valid JSON");
 }
 
+/// A whole number.
+pub(super) fn number(out: &mut BytesMut, value: u32) {
+    match u8::try_from(value) {
+        Ok(digit) if digit < 10 => out.extend_from_slice(&[b'0' + digit]),
+        _ => print(out, format_args!("{value}")),
+    }
+}
+
+/// `,"finish_reason":…`, and what OpenAI has no word for beside it.
 pub(super) fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
-        FinishReason::Stop => "stop",
-        FinishReason::Length => "length",
+        FinishReason::Stop => r#","finish_reason":"stop""#,
+        FinishReason::Length => r#","finish_reason":"length""#,
+        FinishReason::Deadline => r#","finish_reason":"length","ended_by":"deadline""#,
     }
 }
 
 /// `{"prompt_tokens":…}`
 pub(super) fn usage(out: &mut BytesMut, usage: Usage) {
-    let Usage { prompt, completion } = usage;
+    let Usage { prompt, completion, cached } = usage;
     let total = prompt + completion;
     print(
         out,
         format_args!(
-            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
+            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached},"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
         ),
     );
 }

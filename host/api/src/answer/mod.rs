@@ -11,17 +11,16 @@ mod source;
 mod sse;
 mod whole;
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use sf_core::ports::Inference;
-use sf_core::{Fault, FaultKind, Input, Turn};
+use sf_core::{Fault, FaultKind, Input, RequestId, Turn};
 use tokio::time::Instant;
 
 use self::frames::Frames;
@@ -31,6 +30,7 @@ use self::progress::{Piece, Progress};
 use self::source::Source;
 use crate::ids::RequestIds;
 use crate::request::{Delivery, Dialect, Order};
+use crate::terms::Terms;
 
 /// When a request came and when its answer must have ended.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +62,13 @@ pub(crate) async fn run(
     inference: &Arc<dyn Inference>,
     ids: &RequestIds,
     timing: Timing,
-    order: Order,
+    terms: Terms,
+    mut order: Order,
 ) -> Result<Response, Fault> {
     let delivery = order.delivery;
-    let ignored = ignored_header(&order.ignored);
-    let (head, answer) = timing.within(open(inference, ids, timing, order)).await?;
+    let mut ignored = std::mem::take(&mut order.ignored);
+    ignored.extend(terms.ignored.map(str::to_owned));
+    let (head, answer) = timing.within(open(inference, ids, timing, terms, order)).await?;
     let mut response = match delivery {
         Delivery::Stream { usage } => {
             let body = Body::new(sse::EventStream::new(answer, Frames::new(head, usage)));
@@ -85,46 +87,43 @@ pub(crate) async fn run(
             response
         }
     };
-    if let Some(ignored) = ignored {
-        response.headers_mut().insert("x-superfluid-ignored", ignored);
-    }
+    name_ignored(&mut response, &ignored);
     Ok(response)
 }
 
-/// The names of fields that were not known, as far as they fit into a header.
-fn ignored_header(names: &[String]) -> Option<HeaderValue> {
+/// Names fields and headers that were given and not read, as far as they fit into a header.
+pub(crate) fn name_ignored(response: &mut Response, names: &[String]) {
     if names.is_empty() {
-        return None;
+        return;
     }
     let list =
         names.iter().take(16).map(|name| name.escape_default().to_string()).collect::<Vec<_>>().join(", ");
-    HeaderValue::from_str(&list).ok()
+    if let Ok(list) = HeaderValue::from_str(&list) {
+        response.headers_mut().insert("x-superfluid-ignored", list);
+    }
 }
 
 async fn open(
     inference: &Arc<dyn Inference>,
     ids: &RequestIds,
     timing: Timing,
-    order: Order,
+    terms: Terms,
+    mut order: Order,
 ) -> Result<(Head, Answer), Fault> {
+    if terms.pin.is_some() && !order.reuse {
+        let message = "`cache_prompt` is false and `x-superfluid-pin` asks for the prompt to be kept";
+        let fault = Fault::invalid("conflicting_parameters", "cache_prompt", message);
+        return Err(fault.hint("give one of them"));
+    }
     let first = ids.next();
     let echo = if order.echo { echoes(inference, &order)? } else { Vec::new() };
     let choices = order.choices * u32::try_from(order.inputs.len()).expect("bounded by CHOICES_MAX");
     let mut source = Source::new(order.choices, timing.deadline);
     let mut prompt_tokens = 0;
     let mut model = String::new();
-    for (at, input) in order.inputs.into_iter().enumerate() {
-        let turn = Turn {
-            id: if at == 0 { first } else { ids.next() },
-            model: order.model.clone(),
-            input,
-            sampling: order.sampling.clone(),
-            max_tokens: order.max_tokens,
-            stop: order.stop.clone(),
-            choices: order.choices,
-            logprobs: order.logprobs,
-            ignore_eos: order.ignore_eos,
-        };
+    for (at, input) in std::mem::take(&mut order.inputs).into_iter().enumerate() {
+        let id = if at == 0 { first } else { ids.next() };
+        let turn = Turn { id, input, deadline: left(&terms, timing)?, ..turn(&terms, &order) };
         let accepted = inference.submit(turn).await?;
         prompt_tokens += u64::from(accepted.prompt_tokens);
         model = accepted.model;
@@ -146,10 +145,40 @@ async fn open(
         logprobs: order.logprobs.is_some(),
         echo,
     };
-    Ok((
-        head,
-        Answer { source, progress: Progress::new(choices, prompt_tokens), meter, stage: Stage::Running },
-    ))
+    let progress = Progress::new(choices, order.choices, prompt_tokens);
+    let answer = Answer { source, progress, meter, stage: Stage::Running, now: timing.arrived };
+    Ok((head, answer))
+}
+
+/// What the turns of an order have in common.
+fn turn(terms: &Terms, order: &Order) -> Turn {
+    Turn {
+        id: RequestId(0),
+        model: order.model.clone(),
+        input: Input::Tokens(Vec::new()),
+        sampling: order.sampling.clone(),
+        max_tokens: order.max_tokens,
+        stop: order.stop.clone(),
+        choices: order.choices,
+        logprobs: order.logprobs,
+        ignore_eos: order.ignore_eos,
+        class: terms.class,
+        party: terms.party(order.user.as_deref()),
+        deadline: None,
+        reuse: order.reuse,
+        pin: terms.pin,
+    }
+}
+
+/// What is left of the client's deadline, which runs from the request's arrival.
+fn left(terms: &Terms, timing: Timing) -> Result<Option<Duration>, Fault> {
+    let Some(deadline) = terms.deadline else { return Ok(None) };
+    let left = deadline.checked_sub(timing.arrived.elapsed()).filter(|left| !left.is_zero());
+    left.map(Some).ok_or_else(|| {
+        let message =
+            format!("the deadline of {} ms passed before the request was queued", deadline.as_millis());
+        Fault::new(FaultKind::Deadline, "deadline_exceeded", message)
+    })
 }
 
 /// The text of each input, for `echo`.
@@ -168,6 +197,8 @@ struct Answer {
     progress: Progress,
     meter: Meter,
     stage: Stage,
+    /// When the round of pieces began.
+    now: Instant,
 }
 
 enum Stage {
@@ -178,14 +209,19 @@ enum Stage {
 }
 
 impl Answer {
+    /// Begins a round: the pieces until the next one count as said in one moment, for one look at the clock.
+    fn begin(&mut self) {
+        self.now = Instant::now();
+    }
+
     /// The next piece; `None` after the last one.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         let piece = match self.stage {
             Stage::Over => return Poll::Ready(None),
             Stage::Finished => Piece::Done(self.progress.usage()),
-            Stage::Running => self.progress.accept(ready!(self.source.poll_event(cx))),
+            Stage::Running => self.progress.accept(ready!(self.source.poll_event(cx, self.now))),
         };
-        self.meter.note(&piece);
+        self.meter.note(&piece, self.now);
         match &piece {
             Piece::Delta { .. } => {}
             Piece::Finished { .. } if self.progress.is_complete() => self.stage = Stage::Finished,
@@ -196,9 +232,5 @@ impl Answer {
             }
         }
         Poll::Ready(Some(piece))
-    }
-
-    async fn next(&mut self) -> Option<Piece> {
-        poll_fn(|cx| self.poll_piece(cx)).await
     }
 }

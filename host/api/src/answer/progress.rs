@@ -15,24 +15,37 @@ pub(super) enum Piece {
     Failed(Fault),
 }
 
-/// Tokens of a request, all choices together; a prompt counts once.
+/// Tokens of a request, all choices together; each prompt counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) prompt: u64,
     pub(super) completion: u64,
+    /// Tokens of the prompts that nobody had to compute.
+    pub(super) cached: u64,
 }
 
 /// Which choices are still open, and the count so far.
 pub(super) struct Progress {
     finished: Vec<bool>,
     open: usize,
-    usage: Usage,
+    choices_per_input: u32,
+    /// Per prompt, the least that a choice of it found: what it lacked had to be computed, if only for the others to share.
+    cached: Vec<Option<u32>>,
+    prompt: u64,
+    completion: u64,
 }
 
 impl Progress {
-    pub(super) fn new(choices: u32, prompt_tokens: u64) -> Progress {
-        let finished = vec![false; choices as usize];
-        Progress { open: finished.len(), finished, usage: Usage { prompt: prompt_tokens, completion: 0 } }
+    /// `choices` of all prompts together, numbered prompt by prompt; `choices_per_input` is at least 1.
+    pub(super) fn new(choices: u32, choices_per_input: u32, prompt_tokens: u64) -> Progress {
+        Progress {
+            finished: vec![false; choices as usize],
+            open: choices as usize,
+            choices_per_input,
+            cached: vec![None; choices.div_ceil(choices_per_input) as usize],
+            prompt: prompt_tokens,
+            completion: 0,
+        }
     }
 
     /// Whether every choice has finished.
@@ -41,7 +54,8 @@ impl Progress {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        self.usage
+        let cached = self.cached.iter().map(|cached| u64::from(cached.unwrap_or_default())).sum();
+        Usage { prompt: self.prompt, completion: self.completion, cached }
     }
 
     /// The piece behind an event; `None` = the stream ended, although a choice is open.
@@ -50,10 +64,14 @@ impl Progress {
             Some(TurnEvent::Delta { choice, text, tokens }) if self.is_open(choice) => {
                 Piece::Delta { choice, text, tokens }
             }
-            Some(TurnEvent::Finished { choice, reason, completion_tokens }) if self.is_open(choice) => {
+            Some(TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens })
+                if self.is_open(choice) =>
+            {
                 self.finished[choice as usize] = true;
                 self.open -= 1;
-                self.usage.completion += u64::from(completion_tokens);
+                self.completion += u64::from(completion_tokens);
+                let cached = &mut self.cached[(choice / self.choices_per_input) as usize];
+                *cached = Some(cached.map_or(cached_tokens, |least| least.min(cached_tokens)));
                 Piece::Finished { choice, reason }
             }
             Some(TurnEvent::Failed(fault)) => Piece::Failed(fault),
@@ -83,11 +101,15 @@ mod tests {
     }
 
     fn end(choice: u32) -> Option<TurnEvent> {
-        Some(TurnEvent::Finished { choice, reason: FinishReason::Stop, completion_tokens: 3 })
+        cached(choice, 0)
+    }
+
+    fn cached(choice: u32, cached_tokens: u32) -> Option<TurnEvent> {
+        Some(TurnEvent::Finished { choice, reason: FinishReason::Stop, completion_tokens: 3, cached_tokens })
     }
 
     fn check(events: &[Option<TurnEvent>], failed: bool, usage: Option<Usage>) {
-        let mut progress = Progress::new(2, 5);
+        let mut progress = Progress::new(2, 2, 5);
         let last = events.iter().cloned().map(|event| progress.accept(event)).last().unwrap();
         assert_eq!(matches!(last, Piece::Failed(_)), failed, "{events:?}");
         assert_eq!(progress.is_complete().then(|| progress.usage()), usage, "{events:?}");
@@ -95,13 +117,28 @@ mod tests {
 
     #[test]
     fn an_answer_that_breaks_the_contract_fails() {
-        check(&[delta(0), end(0), delta(1), end(1)], false, Some(Usage { prompt: 5, completion: 6 }));
-        check(&[end(1), end(0)], false, Some(Usage { prompt: 5, completion: 6 }));
+        let usage = Usage { prompt: 5, completion: 6, cached: 0 };
+        check(&[delta(0), end(0), delta(1), end(1)], false, Some(usage));
+        check(&[end(1), end(0)], false, Some(usage));
         check(&[end(0), delta(1)], false, None);
         check(&[end(0), delta(0)], true, None);
         check(&[end(0), end(0)], true, None);
         check(&[delta(2)], true, None);
         check(&[delta(u32::MAX)], true, None);
         check(&[delta(0), None], true, None);
+    }
+
+    #[test]
+    fn what_was_there_counts_once_per_prompt() {
+        let counted = |choices_per_input: u32, events: &[Option<TurnEvent>]| {
+            let mut progress = Progress::new(4, choices_per_input, 20);
+            events.iter().cloned().for_each(|event| drop(progress.accept(event)));
+            progress.usage().cached
+        };
+        // The second and later choices share what the first one computed; that is no saving of the request.
+        assert_eq!(counted(4, &[cached(1, 4), cached(0, 0), cached(2, 4), cached(3, 4)]), 0);
+        assert_eq!(counted(4, &[cached(0, 3), cached(1, 4), cached(2, 4), cached(3, 4)]), 3);
+        assert_eq!(counted(2, &[cached(0, 3), cached(1, 4), cached(2, 4), cached(3, 4)]), 7);
+        assert_eq!(counted(1, &[cached(0, 3), cached(1, 4), cached(2, 4), cached(3, 4)]), 15);
     }
 }

@@ -46,17 +46,22 @@ impl Source {
         };
     }
 
-    /// The next event of any turn; `None` when all have ended.
-    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<TurnEvent>> {
-        if let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(cx).is_ready()
-        {
+    /// The next event of any turn at `now`; `None` when all have ended.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Option<TurnEvent>> {
+        if self.deadline.as_ref().is_some_and(|deadline| deadline.deadline() <= now) {
             return Poll::Ready(Some(TurnEvent::Failed(too_late())));
         }
-        match &mut self.turns {
+        let event = match &mut self.turns {
             Turns::None => Poll::Ready(None),
             Turns::One(turn) => Pin::new(turn).poll_next(cx),
             Turns::Many(turns) => Pin::new(turns).poll_next(cx),
+        };
+        // The timer only matters to an answer that waits; an event does not pay for it.
+        match &mut self.deadline {
+            Some(deadline) if event.is_pending() => {
+                deadline.as_mut().poll(cx).map(|()| Some(TurnEvent::Failed(too_late())))
+            }
+            _ => event,
         }
     }
 

@@ -12,6 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Answer;
 use super::frames::Frames;
 
+/// First size of a stream's buffer: some twenty tokens. It is used again once a write has left.
+const BUFFER_BYTES: usize = 4096;
+
 /// An event stream. Dropping it (the client went away) cancels the answer.
 pub(super) struct EventStream {
     answer: Answer,
@@ -26,11 +29,11 @@ impl EventStream {
     pub(super) fn new(answer: Answer, frames: Frames) -> EventStream {
         let written = Instant::now();
         let silence = Box::pin(sleep_until(written + STREAM_SILENCE_MAX));
-        EventStream { answer, frames, buffer: BytesMut::with_capacity(1024), written, silence }
+        EventStream { answer, frames, buffer: BytesMut::with_capacity(BUFFER_BYTES), written, silence }
     }
 
     fn hand_out(&mut self) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.written = Instant::now();
+        self.written = self.answer.now;
         Poll::Ready(Some(Ok(Frame::data(self.buffer.split().freeze()))))
     }
 
@@ -57,6 +60,7 @@ impl http_body::Body for EventStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        this.answer.begin();
         while this.buffer.len() < STREAM_WRITE_BYTES_MAX {
             match this.answer.poll_piece(cx) {
                 Poll::Ready(Some(piece)) => this.frames.write(&piece, &mut this.buffer),

@@ -1,5 +1,8 @@
 //! Collects the pieces of an answer into one JSON document.
 
+use std::future::poll_fn;
+use std::task::Context;
+
 use bytes::{Bytes, BytesMut};
 use sf_core::{Fault, FaultKind, FinishReason, TokenInfo};
 
@@ -22,7 +25,11 @@ pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fau
         reason: FinishReason::Stop,
     };
     let mut choices: Vec<Choice> = (0..head.choices).map(empty).collect();
-    while let Some(piece) = answer.next().await {
+    let mut next = move |cx: &mut Context<'_>| {
+        answer.begin();
+        answer.poll_piece(cx)
+    };
+    while let Some(piece) = poll_fn(&mut next).await {
         match piece {
             Piece::Delta { choice, text, tokens } => {
                 let choice = &mut choices[choice as usize];
@@ -64,8 +71,8 @@ fn document(head: &Head, choices: &[Choice], usage: Usage) -> Bytes {
             Dialect::Chat => json::chat_logprobs(&mut out, &choice.tokens),
             Dialect::Text => json::text_logprobs(&mut out, &choice.tokens, &mut 0),
         }
-        let reason = json::finish_reason(choice.reason);
-        json::print(&mut out, format_args!(r#","finish_reason":"{reason}"}}"#));
+        put(&mut out, json::finish_reason(choice.reason));
+        put(&mut out, "}");
     }
     put(&mut out, r#"],"usage":"#);
     json::usage(&mut out, usage);

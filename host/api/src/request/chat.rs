@@ -28,6 +28,8 @@ pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
         choices: choices(&mut fields)?,
         logprobs: logprobs(&mut fields)?,
         ignore_eos: fields.flag("ignore_eos")?,
+        reuse: fields.flag_or("cache_prompt", true)?,
+        user: fields.string("user")?,
         echo: false,
         delivery: delivery(&mut fields)?,
         ignored: Vec::new(),

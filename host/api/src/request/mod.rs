@@ -3,10 +3,12 @@
 mod chat;
 mod refused;
 mod sampling;
+mod scheduling;
 mod text;
 mod tokens;
 
 pub(crate) use chat::chat;
+pub(crate) use scheduling::tuning;
 pub(crate) use text::text;
 pub(crate) use tokens::{detokenize, tokenize};
 
@@ -38,6 +40,10 @@ pub(crate) struct Order {
     pub(crate) choices: u32,
     pub(crate) logprobs: Option<u32>,
     pub(crate) ignore_eos: bool,
+    /// Take over what earlier requests computed, and leave something for later ones.
+    pub(crate) reuse: bool,
+    /// The end user, as far as the client tells.
+    pub(crate) user: Option<String>,
     /// The prompt's text comes before the answer's.
     pub(crate) echo: bool,
     pub(crate) delivery: Delivery,

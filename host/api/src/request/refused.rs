@@ -134,7 +134,6 @@ pub(super) const STREAM_OPTIONS: &[Refused] = &[row("continuous_usage_stats", No
 
 /// Known to change nothing about the answer's text.
 const HARMLESS: &[&str] = &[
-    "cache_prompt",
     "metadata",
     "parallel_tool_calls",
     "prediction",
@@ -144,7 +143,6 @@ const HARMLESS: &[&str] = &[
     "safety_identifier",
     "service_tier",
     "store",
-    "user",
     "verbosity",
 ];
 

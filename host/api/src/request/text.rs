@@ -45,6 +45,8 @@ pub(crate) fn text(body: Value) -> Result<Order, Fault> {
         choices,
         logprobs,
         ignore_eos: fields.flag("ignore_eos")?,
+        reuse: fields.flag_or("cache_prompt", true)?,
+        user: fields.string("user")?,
         echo,
         delivery: delivery(&mut fields)?,
         ignored: Vec::new(),

@@ -1,6 +1,7 @@
 //! An inference that plays scripts, and a client that talks to the routes without a socket.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use futures_core::Stream;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use sf_api::{ApiSettings, Exposure, router};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
 use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TokenInfo, Turn, TurnEvent};
 use std::task::{Context, Poll};
 use tokio::sync::{Semaphore, mpsc};
@@ -23,6 +24,10 @@ pub(crate) enum Play {
     Now(std::vec::IntoIter<TurnEvent>),
     /// Events as the test sends them.
     Live(mpsc::UnboundedReceiver<TurnEvent>),
+    /// The same event for ever.
+    Endless(TurnEvent),
+    /// The turn is never taken.
+    NotTaken,
 }
 
 impl Play {
@@ -38,7 +43,12 @@ pub(crate) struct Fake {
     script: Box<Script>,
     pub(crate) turns: Mutex<Vec<Turn>>,
     pub(crate) cards: Mutex<Vec<ModelCard>>,
-    /// One permit for every event stream that was dropped.
+    tuning: Mutex<Tuning>,
+    /// One permit for every turn that arrived.
+    arrived: Semaphore,
+    /// Events that were handed out.
+    played: Arc<AtomicUsize>,
+    /// One permit for every turn that was dropped, taken or not.
     dropped: Arc<Semaphore>,
 }
 
@@ -59,6 +69,9 @@ impl Fake {
                 card("org/toy", ModelState::Ready),
                 card("gone", ModelState::Retired("5 crashes".to_owned())),
             ]),
+            tuning: Mutex::new(Tuning { background_every: 4 }),
+            arrived: Semaphore::new(0),
+            played: Arc::default(),
             dropped: Arc::new(Semaphore::new(0)),
         })
     }
@@ -76,7 +89,26 @@ impl Fake {
         (fake, send)
     }
 
-    /// Returns once `count` event streams have been dropped.
+    /// Returns once `count` turns have arrived.
+    pub(crate) async fn taken(&self, count: u32) {
+        within(self.arrived.acquire_many(count)).await.unwrap().forget();
+    }
+
+    /// Returns once no events are asked for any more: all buffers on the way are full.
+    pub(crate) async fn stalled(&self) {
+        within(async {
+            let (mut before, mut rounds) = (0, 0);
+            while rounds < 1000 {
+                tokio::task::yield_now().await;
+                let played = self.played.load(Ordering::Relaxed);
+                rounds = if played == before { rounds + 1 } else { 0 };
+                before = played;
+            }
+        })
+        .await;
+    }
+
+    /// Returns once `count` turns have been dropped.
     pub(crate) async fn dropped(&self, count: u32) {
         within(self.dropped.acquire_many(count)).await.unwrap().forget();
     }
@@ -93,6 +125,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 
 struct Events {
     play: Play,
+    played: Arc<AtomicUsize>,
     dropped: Arc<Semaphore>,
 }
 
@@ -100,7 +133,10 @@ impl Stream for Events {
     type Item = TurnEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TurnEvent>> {
+        self.played.fetch_add(1, Ordering::Relaxed);
         match &mut self.play {
+            Play::Endless(event) => Poll::Ready(Some(event.clone())),
+            Play::NotTaken => Poll::Pending,
             Play::Now(events) => Poll::Ready(events.next()),
             Play::Live(events) => events.poll_recv(cx),
         }
@@ -123,7 +159,13 @@ impl Inference for Fake {
             }
             let play = (self.script)(&turn)?;
             self.turns.lock().unwrap().push(turn);
-            let events = Box::pin(Events { play, dropped: Arc::clone(&self.dropped) });
+            let (played, dropped) = (Arc::clone(&self.played), Arc::clone(&self.dropped));
+            let never = matches!(play, Play::NotTaken);
+            let events = Box::pin(Events { play, played, dropped });
+            self.arrived.add_permits(1);
+            if never {
+                std::future::pending::<()>().await;
+            }
             Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, events })
         })
     }
@@ -144,6 +186,15 @@ impl Inference for Fake {
     fn models(&self) -> Vec<ModelCard> {
         self.cards.lock().unwrap().clone()
     }
+
+    fn tuning(&self) -> Tuning {
+        *self.tuning.lock().unwrap()
+    }
+
+    fn tune(&self, tuning: Tuning) -> Result<(), Fault> {
+        *self.tuning.lock().unwrap() = tuning;
+        Ok(())
+    }
 }
 
 pub(crate) fn delta(choice: u32, text: &str) -> TurnEvent {
@@ -151,7 +202,17 @@ pub(crate) fn delta(choice: u32, text: &str) -> TurnEvent {
 }
 
 pub(crate) fn end(choice: u32, reason: FinishReason, completion_tokens: u32) -> TurnEvent {
-    TurnEvent::Finished { choice, reason, completion_tokens }
+    ended(choice, reason, completion_tokens, 0)
+}
+
+/// An end whose prompt was not computed in full.
+pub(crate) fn ended(
+    choice: u32,
+    reason: FinishReason,
+    completion_tokens: u32,
+    cached_tokens: u32,
+) -> TurnEvent {
+    TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens }
 }
 
 /// A token with `top` alternatives, itself first.

@@ -4,8 +4,10 @@
 
 mod fake;
 mod gate;
+mod gone;
 mod malformed;
 mod metered;
 mod server;
 mod stream;
+mod terms;
 mod wire;

@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 
 use crate::fake::{Fake, delta, end, hi, within};
 
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
 }
 
-fn start(fake: &Arc<Fake>) -> Server {
+pub(crate) fn start(fake: &Arc<Fake>) -> Server {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -30,19 +30,19 @@ fn start(fake: &Arc<Fake>) -> Server {
     Server { address, stop, task }
 }
 
-fn request(method: &str, path: &str, body: &str) -> String {
+pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }
 
-fn chat(stream: bool) -> String {
+pub(crate) fn chat(stream: bool) -> String {
     let body = json!({"messages": [{"role": "user", "content": "x"}], "stream": stream}).to_string();
     request("POST", "/v1/chat/completions", &body)
 }
 
-async fn read_until(stream: &mut TcpStream, mark: &str) -> String {
+pub(crate) async fn read_until(stream: &mut TcpStream, mark: &str) -> String {
     let mut got = Vec::new();
     let mut block = [0; 4096];
     loop {
@@ -53,30 +53,6 @@ async fn read_until(stream: &mut TcpStream, mark: &str) -> String {
             return text.into_owned();
         }
         assert!(count > 0, "closed before {mark}: {text}");
-    }
-}
-
-#[tokio::test]
-async fn a_client_that_closes_its_connection_frees_its_lane() {
-    for stream in [true, false] {
-        let (fake, events) = Fake::live();
-        let server = start(&fake);
-        let mut client = TcpStream::connect(server.address).await.unwrap();
-        client.write_all(chat(stream).as_bytes()).await.unwrap();
-        if stream {
-            events.send(delta(0, "first")).unwrap();
-            read_until(&mut client, "first").await;
-        } else {
-            within(async {
-                while fake.turns.lock().unwrap().is_empty() {
-                    tokio::task::yield_now().await;
-                }
-            })
-            .await;
-        }
-        assert_eq!(fake.streams_dropped(), 0);
-        drop(client);
-        fake.dropped(1).await;
     }
 }
 

@@ -8,6 +8,8 @@ use http::Request;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sf_core::limits::STREAM_SILENCE_MAX;
+use sf_core::ports::ModelState;
 use sf_core::{FinishReason, TurnEvent};
 
 use crate::fake::{Fake, delta, end, post_of, respond, routes, send, token, within};
@@ -64,6 +66,35 @@ async fn silence_is_broken_by_a_comment() {
     tokio::time::advance(Duration::from_secs(10)).await;
     assert!(body.frame().now_or_never().is_none());
     assert_eq!(frame(&mut body).await, comment);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_engine_is_started_again_pauses_and_goes_on() {
+    let (fake, events) = Fake::live();
+    let mut body = respond(&routes(&fake), chat(true)).await.into_body();
+    events.send(delta(0, "before ")).unwrap();
+    let mut all = frame(&mut body).await;
+    fake.cards.lock().unwrap()[0].state = ModelState::Restarting;
+    // Two silences long nothing comes from the engine.
+    let pause = async {
+        tokio::time::sleep(STREAM_SILENCE_MAX * 5 / 2).await;
+        events.send(delta(0, "after")).unwrap();
+        events.send(end(0, FinishReason::Stop, 2)).unwrap();
+    };
+    let rest = async {
+        let mut rest = String::new();
+        while !rest.ends_with("data: [DONE]\n\n") {
+            rest += &frame(&mut body).await;
+        }
+        rest
+    };
+    let ((), rest) = tokio::join!(pause, rest);
+    all += &rest;
+    assert_eq!(all.matches(": still here\n\n").count(), 2, "{all}");
+    let (before, after) = (all.find("before ").unwrap(), all.find("after").unwrap());
+    let comments = before..after;
+    assert!(comments.contains(&all.find(": still").unwrap()) && !all.contains("error"), "{all}");
+    assert_eq!(fake.turns.lock().unwrap().len(), 1, "nobody asks twice");
 }
 
 #[tokio::test]

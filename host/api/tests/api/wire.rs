@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::{Value, json};
 use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TurnEvent};
 
-use crate::fake::{Answer, Fake, delta, end, hi, post, routes, send, token};
+use crate::fake::{Answer, Fake, delta, end, ended, hi, post, routes, send, token};
 
 /// Without what differs from run to run.
 fn stable(answer: &Answer) -> String {
@@ -105,6 +105,37 @@ async fn a_completions_logprobs_have_openais_shapes() {
     let stream = json!({"logprobs": 0, "stream": true});
     check(with_tokens(3), TEXT, complete(&whole), expect_file!["wire/text_logprobs.txt"]).await;
     check(with_tokens(0), TEXT, complete(&stream), expect_file!["wire/text_logprobs_stream.txt"]).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_its_deadline_ended_says_so() {
+    let events = vec![
+        delta(0, "whole"),
+        delta(1, "cut"),
+        end(0, FinishReason::Length, 1),
+        end(1, FinishReason::Deadline, 1),
+    ];
+    let (whole, stream) = (json!({"n": 2}), json!({"n": 2, "stream": true}));
+    check(events.clone(), CHAT, ask(&whole), expect_file!["wire/chat_deadline.txt"]).await;
+    check(events.clone(), CHAT, ask(&stream), expect_file!["wire/chat_deadline_stream.txt"]).await;
+    check(events.clone(), TEXT, complete(&whole), expect_file!["wire/text_deadline.txt"]).await;
+    check(events, TEXT, complete(&stream), expect_file!["wire/text_deadline_stream.txt"]).await;
+}
+
+#[tokio::test]
+async fn tokens_that_were_not_computed_again_are_counted_once_per_prompt() {
+    let stop = FinishReason::Stop;
+    let events = vec![ended(1, stop, 2, 6), ended(0, stop, 2, 5)];
+    let (whole, stream) =
+        (json!({"n": 2}), json!({"n": 2, "stream": true, "stream_options": {"include_usage": true}}));
+    check(events.clone(), CHAT, ask(&whole), expect_file!["wire/chat_cached.txt"]).await;
+    check(events.clone(), CHAT, ask(&stream), expect_file!["wire/chat_cached_stream.txt"]).await;
+    let answer = post(&Fake::playing(events), TEXT, complete(&json!({"prompt": ["a", "b"], "n": 2}))).await;
+    let usage = &answer.json()["usage"];
+    assert_eq!(
+        (&usage["prompt_tokens"], &usage["prompt_tokens_details"]["cached_tokens"]),
+        (&json!(14), &json!(10))
+    );
 }
 
 #[tokio::test]

@@ -52,6 +52,9 @@ pub(crate) struct WireFault {
 }
 
 impl WireFault {
+    /// Most bytes that [`WireFault::put`] writes.
+    pub(crate) const BYTES_MAX: usize = 12 + 3 * (4 + TEXT_MAX);
+
     pub(crate) fn put(&self, w: &mut Writer<'_>) {
         w.u32(self.kind);
         w.u32(self.code.cast_unsigned());

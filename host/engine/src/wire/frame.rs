@@ -31,7 +31,7 @@ pub(crate) enum FromWorker {
     /// The library is loaded and initialised.
     Hello { pid: u32 },
     /// The model is open; from here on the shared memory is served.
-    Opened { description: String, interfaces: Vec<String> },
+    Opened { description: String, interfaces: Vec<String>, fork: bool, stash: bool },
     /// Neither; the worker ends.
     Failed(WireFault),
 }
@@ -155,7 +155,12 @@ mod tests {
     fn frames_arrive_in_order_and_the_end_is_clean() {
         let frames = [
             FromWorker::Hello { pid: 7 },
-            FromWorker::Opened { description: "{}".into(), interfaces: vec!["sf.kv/1".into()] },
+            FromWorker::Opened {
+                description: "{}".into(),
+                interfaces: vec!["sf.kv/1".into()],
+                fork: true,
+                stash: false,
+            },
         ];
         let stream: Vec<u8> = frames.iter().flat_map(bytes).collect();
         let mut stream = stream.as_slice();

@@ -1,6 +1,7 @@
 //! One request and one answer in the shared memory: which kind it is, and its record.
 
 use sf_core::{StepOut, StepPlan};
+use sf_kit::Rooms;
 
 use super::WireError;
 use super::bytes::{Reader, Writer};
@@ -14,35 +15,40 @@ const STATS: u32 = 2;
 const BYE: u32 = 3;
 const ERROR: u32 = 4;
 
-/// What the worker is asked. A plan is decoded into a buffer that is kept between steps.
+/// What the worker is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Step,
+    /// A tick; its plan is decoded into a buffer that is kept.
+    Step {
+        /// The yield word when the plan was made.
+        word: u32,
+    },
     Stats,
     Bye,
 }
 
-/// A request other than a step.
-pub(crate) fn put_request(bytes: &mut Vec<u8>, request: Request) {
-    Writer::new(bytes).u32(match request {
-        Request::Step => STEP,
-        Request::Stats => STATS,
-        Request::Bye => BYE,
-    });
-}
-
-pub(crate) fn put_step(bytes: &mut Vec<u8>, plan: &StepPlan) {
+pub(crate) fn put_step(bytes: &mut Vec<u8>, plan: &StepPlan, word: u32) {
     let mut w = Writer::new(bytes);
     w.u32(STEP);
+    w.u32(word);
     step::put_plan(&mut w, plan);
+}
+
+pub(crate) fn put_stats(bytes: &mut Vec<u8>) {
+    Writer::new(bytes).u32(STATS);
+}
+
+pub(crate) fn put_bye(bytes: &mut Vec<u8>) {
+    Writer::new(bytes).u32(BYE);
 }
 
 pub(crate) fn take_request(bytes: &[u8], plan: &mut StepPlan) -> Result<Request, WireError> {
     let mut r = Reader::new(bytes);
     let request = match r.u32()? {
         STEP => {
+            let word = r.u32()?;
             step::take_plan(&mut r, plan)?;
-            Request::Step
+            Request::Step { word }
         }
         STATS => Request::Stats,
         BYE => Request::Bye,
@@ -83,14 +89,20 @@ pub(crate) fn put_stats_answer(bytes: &mut Vec<u8>, answer: Result<&EngineStats,
     }
 }
 
+/// Bytes of a step's answer at most, of a step of `lanes` lanes without operations, or of an error in its place.
+pub(crate) fn step_answer_bytes_max(lanes: usize) -> usize {
+    4 + step::out_bytes_max(lanes).max(WireFault::BYTES_MAX)
+}
+
 /// The outer error is ours or the wire's, the inner one the worker's answer.
 pub(crate) fn take_step_answer(
     bytes: &[u8],
     out: &mut StepOut,
+    rooms: &mut Rooms,
 ) -> Result<Result<(), EngineError>, WireError> {
     let mut r = Reader::new(bytes);
     let answer = match r.u32()? {
-        STEP => Ok(step::take_out(&mut r, out)?),
+        STEP => Ok(step::take_out(&mut r, out, rooms)?),
         ERROR => Err(WireFault::take(&mut r)?.into()),
         value => return Err(WireError::Tag { what: "answer", value }),
     };
@@ -119,12 +131,12 @@ mod tests {
     #[test]
     fn requests_and_answers_are_told_apart() {
         let (mut bytes, mut plan) = (Vec::new(), StepPlan::default());
-        for request in [Request::Stats, Request::Bye] {
-            put_request(&mut bytes, request);
-            assert_eq!(take_request(&bytes, &mut plan), Ok(request));
-        }
-        put_step(&mut bytes, &StepPlan { seq: 7, ..StepPlan::default() });
-        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Step));
+        put_stats(&mut bytes);
+        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Stats));
+        put_bye(&mut bytes);
+        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Bye));
+        put_step(&mut bytes, &StepPlan { seq: 7, ..StepPlan::default() }, 3);
+        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Step { word: 3 }));
         assert_eq!(plan.seq, 7);
         assert_eq!(
             take_request(&9u32.to_le_bytes(), &mut plan),
@@ -134,11 +146,12 @@ mod tests {
         let stats = EngineStats { lanes_live: 1, steps: 2, bytes: [3, 4, 5], kv_cells: [6, 7] };
         put_stats_answer(&mut bytes, Ok(&stats));
         assert_eq!(take_stats_answer(&bytes), Ok(Ok(stats)));
-        let wrong = take_step_answer(&bytes, &mut StepOut::default());
+        let take = |bytes: &[u8]| take_step_answer(bytes, &mut StepOut::default(), &mut Rooms::default());
+        let wrong = take(&bytes);
         assert_eq!(wrong, Err(WireError::Tag { what: "answer", value: STATS }));
 
         let error = EngineError::Contract { call: "step_end", reason: "seq".into() };
         put_step_answer(&mut bytes, Err(&error));
-        assert_eq!(take_step_answer(&bytes, &mut StepOut::default()), Ok(Err(error)));
+        assert_eq!(take(&bytes), Ok(Err(error)));
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! Hand-written instead of derived: it runs twice per step, keeps the receiver's buffers and has one fixed layout.
 
-use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Sampled, SamplerSpec, StepOut, StepPlan, Token};
+use sf_core::{
+    Direction, Feed, LaneFault, LaneId, LaneOp, LaneOut, LaneSpec, Move, Sampled, SamplerSpec, StashKey,
+    StepOut, StepPlan, Token,
+};
+
+use sf_kit::Rooms;
 
 use super::WireError;
 use super::bytes::{Reader, Writer};
@@ -14,6 +19,10 @@ const OP_OPEN: u32 = 1;
 const OP_FORK: u32 = 2;
 const OP_TRUNCATE: u32 = 3;
 const OP_CLOSE: u32 = 4;
+const OP_ADOPT: u32 = 5;
+const OP_STASH: u32 = 6;
+const OP_RESTORE: u32 = 7;
+const OP_FORGET: u32 = 8;
 
 const RESULT_NOTHING: u32 = 0;
 const RESULT_SAMPLED: u32 = 1;
@@ -21,12 +30,15 @@ const RESULT_FAULT: u32 = 2;
 
 /// Smallest encodings, for refusing counts that cannot be true.
 const OP_BYTES_MIN: usize = 8;
-const FEED_BYTES: usize = 20;
+const FEED_BYTES: usize = 24;
+const MOVE_BYTES: usize = 32;
+const OUT_HEAD_BYTES: usize = 32;
 const LANE_BYTES_MIN: usize = 12;
 const PAIR_BYTES: usize = 8;
 
 pub(crate) fn put_plan(w: &mut Writer<'_>, plan: &StepPlan) {
     w.u64(plan.seq);
+    w.u32(plan.steps_max);
     w.count(plan.tokens.len());
     for token in &plan.tokens {
         w.u32(token.0);
@@ -38,6 +50,7 @@ pub(crate) fn put_plan(w: &mut Writer<'_>, plan: &StepPlan) {
         w.u32(feed.tokens.end);
         w.u32(feed.pos0);
         w.u32(feed.sample.into());
+        w.u32(feed.more);
     }
     w.count(plan.ops.len());
     for op in &plan.ops {
@@ -49,6 +62,7 @@ pub(crate) fn put_plan(w: &mut Writer<'_>, plan: &StepPlan) {
 pub(crate) fn take_plan(r: &mut Reader<'_>, plan: &mut StepPlan) -> Result<(), WireError> {
     plan.clear();
     plan.seq = r.u64()?;
+    plan.steps_max = r.u32()?;
     let tokens = r.count(4)?;
     plan.tokens.reserve(tokens);
     for _ in 0..tokens {
@@ -62,7 +76,8 @@ pub(crate) fn take_plan(r: &mut Reader<'_>, plan: &mut StepPlan) -> Result<(), W
         if start > end || end as usize > tokens {
             return Err(WireError::Range { start, end, len: plan.tokens.len() as u32 });
         }
-        plan.feeds.push(Feed { lane, tokens: start..end, pos0: r.u32()?, sample: r.flag("sample flag")? });
+        let (pos0, sample) = (r.u32()?, r.flag("sample flag")?);
+        plan.feeds.push(Feed { lane, tokens: start..end, pos0, sample, more: r.u32()? });
     }
     let ops = r.count(OP_BYTES_MIN)?;
     plan.ops.reserve(ops);
@@ -74,17 +89,40 @@ pub(crate) fn take_plan(r: &mut Reader<'_>, plan: &mut StepPlan) -> Result<(), W
 
 fn put_op(w: &mut Writer<'_>, op: &LaneOp) {
     match op {
-        LaneOp::Open { lane, sampler } => {
+        LaneOp::Open { lane, spec } => {
             w.u32(OP_OPEN);
             w.u32(lane.0);
-            put_sampler(w, sampler);
+            put_spec(w, spec);
         }
-        LaneOp::Fork { from, upto, lane, sampler } => {
+        LaneOp::Fork { from, upto, lane, spec } => {
             w.u32(OP_FORK);
             w.u32(lane.0);
             w.u32(from.0);
             w.u32(*upto);
-            put_sampler(w, sampler);
+            put_spec(w, spec);
+        }
+        LaneOp::Adopt { lane, upto, spec } => {
+            w.u32(OP_ADOPT);
+            w.u32(lane.0);
+            w.u32(*upto);
+            put_spec(w, spec);
+        }
+        LaneOp::Stash { lane, upto, key } => {
+            w.u32(OP_STASH);
+            w.u32(lane.0);
+            w.u32(*upto);
+            w.u64(key.0);
+        }
+        LaneOp::Restore { key, lane, spec } => {
+            w.u32(OP_RESTORE);
+            w.u32(lane.0);
+            w.u64(key.0);
+            put_spec(w, spec);
+        }
+        LaneOp::Forget { key } => {
+            w.u32(OP_FORGET);
+            w.u32(0);
+            w.u64(key.0);
         }
         LaneOp::Truncate { lane, len } => {
             w.u32(OP_TRUNCATE);
@@ -102,15 +140,35 @@ fn take_op(r: &mut Reader<'_>) -> Result<LaneOp, WireError> {
     let tag = r.u32()?;
     let lane = LaneId(r.u32()?);
     match tag {
-        OP_OPEN => Ok(LaneOp::Open { lane, sampler: take_sampler(r)? }),
+        OP_OPEN => Ok(LaneOp::Open { lane, spec: take_spec(r)? }),
+        OP_ADOPT => Ok(LaneOp::Adopt { lane, upto: r.u32()?, spec: take_spec(r)? }),
+        OP_STASH => Ok(LaneOp::Stash { lane, upto: r.u32()?, key: StashKey(r.u64()?) }),
+        OP_RESTORE => Ok(LaneOp::Restore { key: StashKey(r.u64()?), lane, spec: take_spec(r)? }),
+        OP_FORGET if lane == LaneId(0) => Ok(LaneOp::Forget { key: StashKey(r.u64()?) }),
         OP_FORK => {
             let (from, upto) = (LaneId(r.u32()?), r.u32()?);
-            Ok(LaneOp::Fork { from, upto, lane, sampler: take_sampler(r)? })
+            Ok(LaneOp::Fork { from, upto, lane, spec: take_spec(r)? })
         }
         OP_TRUNCATE => Ok(LaneOp::Truncate { lane, len: r.u32()? }),
         OP_CLOSE => Ok(LaneOp::Close { lane }),
         value => Err(WireError::Tag { what: "lane operation", value }),
     }
+}
+
+fn put_spec(w: &mut Writer<'_>, spec: &LaneSpec) {
+    put_sampler(w, &spec.sampler);
+    w.u32(spec.prompt_len);
+    w.count(spec.ends.len());
+    for token in spec.ends.iter() {
+        w.u32(token.0);
+    }
+}
+
+fn take_spec(r: &mut Reader<'_>) -> Result<LaneSpec, WireError> {
+    let (sampler, prompt_len) = (take_sampler(r)?, r.u32()?);
+    let count = r.count(4)?;
+    let ends = (0..count).map(|_| Ok(Token(r.u32()?))).collect::<Result<_, WireError>>()?;
+    Ok(LaneSpec { sampler, ends, prompt_len })
 }
 
 fn put_sampler(w: &mut Writer<'_>, sampler: &SamplerSpec) {
@@ -159,6 +217,16 @@ fn take_pairs(r: &mut Reader<'_>) -> Result<Vec<(Token, f32)>, WireError> {
 pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
     w.u64(out.seq);
     w.u64(out.device_ns);
+    w.u32(out.step);
+    w.u32(out.last.into());
+    w.count(out.moves.len());
+    for moved in &out.moves {
+        w.u64(moved.key.0);
+        w.u32(u32::from(moved.direction == Direction::Restored));
+        w.u32(moved.positions);
+        w.u64(moved.bytes);
+        w.u64(moved.took_ns);
+    }
     w.count(out.lanes.len());
     for lane in &out.lanes {
         w.u32(lane.lane.0);
@@ -180,11 +248,27 @@ pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
     }
 }
 
-/// Fills `out` and keeps its buffers.
-pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut) -> Result<(), WireError> {
-    out.lanes.clear();
+/// Bytes that an outcome of `lanes` lanes takes at most, when none asked for more than the allowed log-probabilities.
+pub(crate) fn out_bytes_max(lanes: usize) -> usize {
+    const TOP: usize = PAIR_BYTES * sf_core::limits::TOP_LOGPROBS_MAX as usize;
+    const SAMPLED: usize = 16 + TOP;
+    const FAULT: usize = 8 + FAULT_TEXT_MAX;
+    let lane = LANE_BYTES_MIN + if SAMPLED > FAULT { SAMPLED } else { FAULT };
+    OUT_HEAD_BYTES + lanes * lane
+}
+
+/// Fills `out` and keeps its buffers and those in `rooms`.
+pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut, rooms: &mut Rooms) -> Result<(), WireError> {
+    rooms.clear(out);
     out.seq = r.u64()?;
     out.device_ns = r.u64()?;
+    out.step = r.u32()?;
+    out.last = r.flag("last flag")?;
+    for _ in 0..r.count(MOVE_BYTES)? {
+        let key = StashKey(r.u64()?);
+        let direction = if r.flag("direction")? { Direction::Restored } else { Direction::Stashed };
+        out.moves.push(Move { key, direction, positions: r.u32()?, bytes: r.u64()?, took_ns: r.u64()? });
+    }
     let lanes = r.count(LANE_BYTES_MIN)?;
     out.lanes.reserve(lanes);
     for _ in 0..lanes {
@@ -194,7 +278,16 @@ pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut) -> Result<(), Wire
             RESULT_SAMPLED => {
                 let token = Token(r.u32()?);
                 let logprob = r.optional("logprob")?.map(f32::from_bits);
-                Ok(Some(Sampled { token, logprob, top: take_pairs(r)? }))
+                let mut top = Vec::new();
+                let count = r.count(PAIR_BYTES)?;
+                if count > 0 {
+                    top = rooms.take();
+                    top.reserve(count);
+                    for _ in 0..count {
+                        top.push((Token(r.u32()?), r.f32()?));
+                    }
+                }
+                Ok(Some(Sampled { token, logprob, top }))
             }
             RESULT_FAULT => Err(LaneFault { code: r.i32()?, message: r.text()?.to_owned() }),
             value => return Err(WireError::Tag { what: "lane result", value }),
@@ -231,7 +324,7 @@ mod tests {
 
     fn read_out(bytes: &[u8]) -> Result<StepOut, WireError> {
         let (mut r, mut out) = (Reader::new(bytes), StepOut::default());
-        take_out(&mut r, &mut out)?;
+        take_out(&mut r, &mut out, &mut Rooms::default())?;
         r.end().map(|()| out)
     }
 
@@ -257,15 +350,25 @@ mod tests {
         )
     }
 
+    fn spec() -> impl Strategy<Value = LaneSpec> {
+        (sampler(), any::<u32>(), prop::collection::vec(any::<u32>().prop_map(Token), 0..4))
+            .prop_map(|(sampler, prompt_len, ends)| LaneSpec { sampler, ends: ends.into(), prompt_len })
+    }
+
     fn op() -> impl Strategy<Value = LaneOp> {
         let lane = || any::<u32>().prop_map(LaneId);
+        let key = || any::<u64>().prop_map(StashKey);
         prop_oneof![
-            (lane(), sampler()).prop_map(|(lane, sampler)| LaneOp::Open { lane, sampler }),
-            (lane(), any::<u32>(), lane(), sampler()).prop_map(|(from, upto, lane, sampler)| LaneOp::Fork {
+            (lane(), spec()).prop_map(|(lane, spec)| LaneOp::Open { lane, spec }),
+            (lane(), any::<u32>(), spec()).prop_map(|(lane, upto, spec)| LaneOp::Adopt { lane, upto, spec }),
+            (lane(), any::<u32>(), key()).prop_map(|(lane, upto, key)| LaneOp::Stash { lane, upto, key }),
+            (key(), lane(), spec()).prop_map(|(key, lane, spec)| LaneOp::Restore { key, lane, spec }),
+            key().prop_map(|key| LaneOp::Forget { key }),
+            (lane(), any::<u32>(), lane(), spec()).prop_map(|(from, upto, lane, spec)| LaneOp::Fork {
                 from,
                 upto,
                 lane,
-                sampler
+                spec
             }),
             (lane(), any::<u32>()).prop_map(|(lane, len)| LaneOp::Truncate { lane, len }),
             lane().prop_map(|lane| LaneOp::Close { lane }),
@@ -274,23 +377,27 @@ mod tests {
 
     fn plan() -> impl Strategy<Value = StepPlan> {
         let tokens = prop::collection::vec(any::<u32>().prop_map(Token), 0..40);
-        (any::<u64>(), prop::collection::vec(op(), 0..5), tokens).prop_flat_map(|(seq, ops, tokens)| {
-            let len = tokens.len() as u32;
-            let feed = (any::<u32>(), 0..=len, 0..=len, any::<u32>(), any::<bool>()).prop_map(
-                |(lane, a, b, pos0, sample)| Feed {
-                    lane: LaneId(lane),
-                    tokens: a.min(b)..a.max(b),
-                    pos0,
-                    sample,
-                },
-            );
-            prop::collection::vec(feed, 0..6).prop_map(move |feeds| StepPlan {
-                seq,
-                ops: ops.clone(),
-                feeds,
-                tokens: tokens.clone(),
-            })
-        })
+        (any::<u64>(), prop::collection::vec(op(), 0..5), tokens, any::<u32>()).prop_flat_map(
+            |(seq, ops, tokens, steps_max)| {
+                let len = tokens.len() as u32;
+                let feed = (any::<u32>(), 0..=len, 0..=len, any::<[u32; 2]>(), any::<bool>()).prop_map(
+                    |(lane, a, b, [pos0, more], sample)| Feed {
+                        lane: LaneId(lane),
+                        tokens: a.min(b)..a.max(b),
+                        pos0,
+                        sample,
+                        more,
+                    },
+                );
+                prop::collection::vec(feed, 0..6).prop_map(move |feeds| StepPlan {
+                    seq,
+                    ops: ops.clone(),
+                    feeds,
+                    tokens: tokens.clone(),
+                    steps_max,
+                })
+            },
+        )
     }
 
     fn out() -> impl Strategy<Value = StepOut> {
@@ -305,8 +412,24 @@ mod tests {
             consumed,
             result,
         });
-        (any::<u64>(), any::<u64>(), prop::collection::vec(lane, 0..6))
-            .prop_map(|(seq, device_ns, lanes)| StepOut { seq, lanes, device_ns })
+        let moved = (any::<[u64; 3]>(), any::<bool>(), any::<u32>()).prop_map(|(n, back, positions)| Move {
+            key: StashKey(n[0]),
+            direction: if back { Direction::Restored } else { Direction::Stashed },
+            positions,
+            bytes: n[1],
+            took_ns: n[2],
+        });
+        let (lanes, moves) = (prop::collection::vec(lane, 0..6), prop::collection::vec(moved, 0..3));
+        (any::<[u64; 2]>(), any::<u32>(), any::<bool>(), lanes, moves).prop_map(
+            |([seq, device_ns], step, last, lanes, moves)| StepOut {
+                seq,
+                step,
+                last,
+                lanes,
+                moves,
+                device_ns,
+            },
+        )
     }
 
     proptest! {
@@ -361,12 +484,32 @@ mod tests {
         let check = |bytes: &[u8], expect: WireError| assert_eq!(read_plan(bytes), Err(expect));
         let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
         check(&words(&[1]), WireError::Short { need: 8, have: 4 });
-        check(&words(&[1, 0, 0xFFFF_FFFF]), WireError::Short { need: 12 + 0xFFFF_FFFF * 4, have: 12 });
-        check(&words(&[1, 0, 0, 1, 3, 2, 1, 0, 0, 0]), WireError::Range { start: 2, end: 1, len: 0 });
-        check(&words(&[1, 0, 0, 1, 3, 0, 1, 0, 0, 0]), WireError::Range { start: 0, end: 1, len: 0 });
-        check(&words(&[1, 0, 0, 1, 3, 0, 0, 0, 2, 0]), WireError::Tag { what: "sample flag", value: 2 });
-        check(&words(&[1, 0, 0, 0, 1, 9, 0]), WireError::Tag { what: "lane operation", value: 9 });
-        check(&words(&[1, 0, 0, 0, 0, 7]), WireError::Long { extra: 4 });
+        check(&words(&[1, 0, 1, 0xFFFF_FFFF]), WireError::Short { need: 16 + 0xFFFF_FFFF * 4, have: 16 });
+        check(&words(&[1, 0, 1, 0, 1, 3, 2, 1, 0, 0, 0, 0]), WireError::Range { start: 2, end: 1, len: 0 });
+        check(&words(&[1, 0, 1, 0, 1, 3, 0, 1, 0, 0, 0, 0]), WireError::Range { start: 0, end: 1, len: 0 });
+        check(
+            &words(&[1, 0, 1, 0, 1, 3, 0, 0, 0, 2, 0, 0]),
+            WireError::Tag { what: "sample flag", value: 2 },
+        );
+        check(&words(&[1, 0, 1, 0, 0, 1, 9, 0]), WireError::Tag { what: "lane operation", value: 9 });
+        check(&words(&[1, 0, 1, 0, 0, 0, 7]), WireError::Long { extra: 4 });
+    }
+
+    #[test]
+    fn an_outcome_is_never_larger_than_its_bound() {
+        let sampled = |token: u32| {
+            let top = vec![(Token(token), 0.5); sf_core::limits::TOP_LOGPROBS_MAX as usize];
+            Ok(Some(Sampled { token: Token(token), logprob: Some(0.5), top }))
+        };
+        let fault = |_| Err(LaneFault { code: -1, message: "é".repeat(FAULT_TEXT_MAX) });
+        for result in [&sampled as &dyn Fn(u32) -> _, &fault] {
+            for lanes in [0, 1, 256] {
+                let lane = |at| LaneOut { lane: LaneId(at), consumed: 1, result: result(at) };
+                let out = StepOut { lanes: (0..lanes).map(lane).collect(), ..StepOut::default() };
+                assert!(out_bytes(&out).len() <= out_bytes_max(lanes as usize), "{lanes}");
+            }
+        }
+        assert_eq!(out_bytes(&StepOut::default()).len(), out_bytes_max(0));
     }
 
     #[test]
@@ -374,7 +517,7 @@ mod tests {
         let message = "é".repeat(FAULT_TEXT_MAX);
         let fault = LaneFault { code: -16, message };
         let lanes = vec![LaneOut { lane: LaneId(1), consumed: 0, result: Err(fault) }];
-        let out = read_out(&out_bytes(&StepOut { seq: 1, lanes, device_ns: 0 })).unwrap();
+        let out = read_out(&out_bytes(&StepOut { seq: 1, lanes, ..StepOut::default() })).unwrap();
         let got = out.lanes[0].result.clone().unwrap_err();
         assert_eq!((got.code, got.message), (-16, "é".repeat(FAULT_TEXT_MAX / 2)));
     }

@@ -1,6 +1,6 @@
 //! A word in shared memory that one process rings and another waits for: first by spinning, then by futex.
 //!
-//! Only one side rings a bell. The system call to wake is made only when the other side sleeps.
+//! Only one side rings a bell; it may ring several times before the other looks. The system call to wake is made only when the other side sleeps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -27,14 +27,23 @@ pub(crate) struct Bell {
     /// Grows by one per ring, modulo 2^31; the top bit is `CLOSED`.
     seq: AtomicU32,
     sleepers: AtomicU32,
-    /// Bytes of the record that the ring announces.
-    pub(super) len: AtomicU32,
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The number taken last.
+    pub(crate) after: u32,
+    /// How many rings may have come since; more are nonsense.
+    pub(crate) most: u32,
+    /// When to give up.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// The bell rang.
+    /// The bell rang at least once.
     Rung,
     /// The ringing side is gone.
     Closed,
@@ -47,11 +56,6 @@ pub(crate) enum Wake {
 /// The number that follows `seq`.
 pub(crate) fn next(seq: u32) -> u32 {
     seq.wrapping_add(1) & !CLOSED
-}
-
-/// The number before `seq`.
-pub(crate) fn before(seq: u32) -> u32 {
-    seq.wrapping_sub(1) & !CLOSED
 }
 
 impl Bell {
@@ -75,13 +79,16 @@ impl Bell {
         }
     }
 
-    /// `None` while nothing came after `old`.
-    fn look(&self, old: u32) -> Option<Wake> {
-        match self.seq.load(Ordering::Acquire) {
-            seq if seq == old => None,
-            seq if seq & !CLOSED == next(old) => Some(Wake::Rung),
-            seq if seq & CLOSED != 0 => Some(Wake::Closed),
-            seq => Some(Wake::Foreign(seq)),
+    /// `None` while nothing came after `old`. At most `most` rings may have come.
+    pub(crate) fn look(&self, old: u32, most: u32) -> Option<Wake> {
+        let seq = self.seq.load(Ordering::Acquire);
+        let rings = seq.wrapping_sub(old) & !CLOSED;
+        match (rings, seq & CLOSED != 0) {
+            (0, false) => None,
+            // What was rung before the end is still there to be taken.
+            (rings, _) if rings > 0 && rings <= most => Some(Wake::Rung),
+            (_, true) => Some(Wake::Closed),
+            (_, false) => Some(Wake::Foreign(seq)),
         }
     }
 }
@@ -104,12 +111,14 @@ impl Waiter {
         Waiter { credit: CREDIT_MAX, rest: 0, spins }
     }
 
-    /// Waits for the number after `old`, at most until `deadline`.
-    pub(crate) fn wait(&mut self, bell: &Bell, old: u32, deadline: Option<Instant>) -> Wake {
-        bell.look(old).or_else(|| self.spin(bell, old)).unwrap_or_else(|| sleep(bell, old, deadline))
+    /// Waits for a ring.
+    pub(crate) fn wait(&mut self, bell: &Bell, wanted: Wanted) -> Wake {
+        bell.look(wanted.after, wanted.most)
+            .or_else(|| self.spin(bell, wanted))
+            .unwrap_or_else(|| sleep(bell, wanted))
     }
 
-    fn spin(&mut self, bell: &Bell, old: u32) -> Option<Wake> {
+    fn spin(&mut self, bell: &Bell, wanted: Wanted) -> Option<Wake> {
         if !self.spins {
             return None;
         }
@@ -117,7 +126,7 @@ impl Waiter {
             self.rest -= 1;
             return None;
         }
-        let wake = spin(bell, old);
+        let wake = spin(bell, wanted);
         self.credit = match wake {
             Some(_) => CREDIT_MAX.min(self.credit + 1),
             None => self.credit.saturating_sub(1),
@@ -129,11 +138,11 @@ impl Waiter {
     }
 }
 
-fn spin(bell: &Bell, old: u32) -> Option<Wake> {
+fn spin(bell: &Bell, wanted: Wanted) -> Option<Wake> {
     let started = Instant::now();
     while started.elapsed() < SPIN_MAX {
         for _ in 0..LOOKS {
-            if let Some(wake) = bell.look(old) {
+            if let Some(wake) = bell.look(wanted.after, wanted.most) {
                 return Some(wake);
             }
             std::hint::spin_loop();
@@ -142,11 +151,12 @@ fn spin(bell: &Bell, old: u32) -> Option<Wake> {
     None
 }
 
-fn sleep(bell: &Bell, old: u32, deadline: Option<Instant>) -> Wake {
+fn sleep(bell: &Bell, wanted: Wanted) -> Wake {
+    let Wanted { after, most, deadline } = wanted;
     bell.sleepers.store(1, Ordering::SeqCst);
     let wake = loop {
-        if bell.seq.load(Ordering::SeqCst) != old
-            && let Some(wake) = bell.look(old)
+        if bell.seq.load(Ordering::SeqCst) != after
+            && let Some(wake) = bell.look(after, most)
         {
             break wake;
         }
@@ -156,7 +166,7 @@ fn sleep(bell: &Bell, old: u32, deadline: Option<Instant>) -> Wake {
         }
         let left = left.map(|left| left.try_into().expect("a wait is shorter than 2^63 seconds"));
         // Every way to return (woken, the word has changed, interrupted, late) leads to another look.
-        let _ = futex::wait(&bell.seq, futex::Flags::empty(), old, left.as_ref());
+        let _ = futex::wait(&bell.seq, futex::Flags::empty(), after, left.as_ref());
     };
     bell.sleepers.store(0, Ordering::SeqCst);
     wake
@@ -167,7 +177,12 @@ mod tests {
     use super::*;
 
     fn bell() -> Bell {
-        Bell { seq: AtomicU32::new(0), sleepers: AtomicU32::new(0), len: AtomicU32::new(0) }
+        Bell { seq: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    /// Exactly one more ring, however long it takes.
+    fn one(after: u32) -> Wanted {
+        Wanted { after, most: 1, deadline: None }
     }
 
     #[test]
@@ -179,14 +194,14 @@ mod tests {
                 scope.spawn(|| {
                     let mut waiter = Waiter::that(spins);
                     for seq in 0..ROUNDS {
-                        assert_eq!(waiter.wait(&ping, seq, None), Wake::Rung);
+                        assert_eq!(waiter.wait(&ping, one(seq)), Wake::Rung);
                         pong.ring(next(seq));
                     }
                 });
                 let mut waiter = Waiter::that(spins);
                 for seq in 0..ROUNDS {
                     ping.ring(next(seq));
-                    assert_eq!(waiter.wait(&pong, seq, None), Wake::Rung);
+                    assert_eq!(waiter.wait(&pong, one(seq)), Wake::Rung);
                 }
             });
         }
@@ -194,24 +209,31 @@ mod tests {
 
     #[test]
     fn what_stands_in_the_word_decides() {
-        let check = |word: u32, old: u32, expect: Wake| {
+        let check = |word: u32, after: u32, most: u32, expect: Wake| {
             let bell = bell();
             bell.seq.store(word, Ordering::Relaxed);
-            assert_eq!(Waiter::new().wait(&bell, old, Some(Instant::now())), expect);
+            let wanted = Wanted { after, most, deadline: Some(Instant::now()) };
+            assert_eq!(Waiter::new().wait(&bell, wanted), expect, "{word} after {after}, at most {most}");
         };
-        check(5, 5, Wake::Late);
-        check(6, 5, Wake::Rung);
-        check(6 | CLOSED, 5, Wake::Rung);
-        check(5 | CLOSED, 5, Wake::Closed);
-        check(9, 5, Wake::Foreign(9));
-        check(0, CLOSED - 1, Wake::Rung);
+        check(5, 5, 1, Wake::Late);
+        check(6, 5, 1, Wake::Rung);
+        check(6 | CLOSED, 5, 1, Wake::Rung);
+        check(5 | CLOSED, 5, 1, Wake::Closed);
+        check(9, 5, 1, Wake::Foreign(9));
+        check(9, 5, 4, Wake::Rung);
+        check(9 | CLOSED, 5, 4, Wake::Rung);
+        check(9 | CLOSED, 5, 3, Wake::Closed);
+        check(4, 5, 32, Wake::Foreign(4));
+        check(0, CLOSED - 1, 1, Wake::Rung);
+        check(2, CLOSED - 2, 4, Wake::Rung);
+        check(3, CLOSED - 2, 4, Wake::Foreign(3));
     }
 
     #[test]
     fn closing_wakes_a_sleeper() {
         let bell = bell();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| Waiter::that(false).wait(&bell, 0, None));
+            let waiter = scope.spawn(|| Waiter::that(false).wait(&bell, one(0)));
             bell.close();
             assert_eq!(waiter.join().unwrap(), Wake::Closed);
         });
@@ -221,13 +243,13 @@ mod tests {
     fn waits_that_outlast_the_spin_turn_it_off_until_an_attempt_succeeds() {
         let (mut waiter, bell) = (Waiter::that(true), bell());
         for _ in 0..CREDIT_MAX {
-            assert_eq!(waiter.spin(&bell, 0), None);
+            assert_eq!(waiter.spin(&bell, one(0)), None);
         }
         bell.ring(1);
         for _ in 0..REST {
-            assert_eq!(waiter.spin(&bell, 0), None, "it does not even look");
+            assert_eq!(waiter.spin(&bell, one(0)), None, "it does not even look");
         }
-        assert_eq!(waiter.spin(&bell, 0), Some(Wake::Rung), "an attempt");
-        assert_eq!(waiter.spin(&bell, 0), Some(Wake::Rung), "and on");
+        assert_eq!(waiter.spin(&bell, one(0)), Some(Wake::Rung), "an attempt");
+        assert_eq!(waiter.spin(&bell, one(0)), Some(Wake::Rung), "and on");
     }
 }

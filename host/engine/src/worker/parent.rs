@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use sf_abi::{SFR_E_CAPACITY, SFR_SCOPE_CALL};
 use sf_core::{StepOut, StepPlan};
+use sf_kit::Rooms;
 
-use super::bell::{self, Waiter, Wake};
+use super::bell::{self, Waiter, Wake, Wanted};
 use super::child::{self, Child};
 use super::shm::Shm;
 use super::words::{Level, Words};
@@ -22,7 +23,7 @@ use crate::error::EngineError;
 use crate::link::{EngineStats, Link, OpenSpec, Opened};
 use crate::open::parse_description;
 use crate::wire::frame::{self, FromWorker, ToWorker, WireOpen};
-use crate::wire::message::{self, Request};
+use crate::wire::message;
 
 /// A process whose socket has ended is about to exit; this is how long it may take.
 const EXIT_MAX: Duration = Duration::from_secs(2);
@@ -49,6 +50,35 @@ pub fn open_worker_with(
     Ok(Box::new(link))
 }
 
+/// The tick that runs.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    /// Its plan's number.
+    seq: u64,
+    /// The step that is to be told next.
+    step: u32,
+    /// Steps that it has at most.
+    steps_max: u32,
+}
+
+impl Tick {
+    /// What is left of it after an answer; `None` = nothing. Refuses an answer that is not the one that is due.
+    fn after(self, out: &StepOut) -> Result<Option<Tick>, String> {
+        let Tick { seq, step, steps_max } = self;
+        if (out.seq, out.step) != (seq, step) {
+            return Err(format!(
+                "step {} of plan {} came where step {step} of plan {seq} was due",
+                out.step, out.seq
+            ));
+        }
+        match (out.last, Tick { step: step + 1, ..self }) {
+            (true, _) => Ok(None),
+            (false, rest) if rest.step < steps_max => Ok(Some(rest)),
+            (false, _) => Err(format!("plan {seq} goes on after its {steps_max} steps")),
+        }
+    }
+}
+
 /// A worker and our end of everything shared with it.
 struct WorkerLink {
     // First: the process must be gone before the memory is.
@@ -59,11 +89,15 @@ struct WorkerLink {
     opened: Opened,
     limits: WorkerLimits,
     /// Number of the request sent last.
-    seq: u32,
-    /// The step in flight: its plan's number.
-    in_flight: Option<u64>,
+    request: u32,
+    /// Number of the answer taken last.
+    answer: u32,
+    /// Where the next answer to the request stands.
+    answer_at: usize,
+    tick: Option<Tick>,
     waiter: Waiter,
     bytes: Vec<u8>,
+    rooms: Rooms,
     /// What ended the link.
     end: Option<EngineError>,
 }
@@ -96,10 +130,13 @@ impl WorkerLink {
             words,
             opened: Opened::default(),
             limits,
-            seq: 0,
-            in_flight: None,
+            request: 0,
+            answer: 0,
+            answer_at: 0,
+            tick: None,
             waiter: Waiter::new(),
             bytes: Vec::new(),
+            rooms: Rooms::default(),
             end: None,
         })
     }
@@ -118,8 +155,9 @@ impl WorkerLink {
             other => return Err(self.foreign("load", format!("it sent {other:?} instead of a hello"))),
         }
         match self.frame("open", self.limits.open)? {
-            FromWorker::Opened { description, interfaces } => {
-                self.opened = Opened { description: parse_description(&description)?, interfaces };
+            FromWorker::Opened { description, interfaces, fork, stash } => {
+                let description = parse_description(&description)?;
+                self.opened = Opened { description, interfaces, fork, stash };
                 Ok(())
             }
             FromWorker::Failed(fault) => Err(fault.into()),
@@ -170,11 +208,11 @@ impl WorkerLink {
     }
 
     fn ended(&mut self, error: EngineError) -> EngineError {
-        self.in_flight = None;
+        self.tick = None;
         self.end.insert(error).clone()
     }
 
-    /// Refuses once the link has ended, and while a step is in flight.
+    /// Refuses once the link has ended, and while a tick is running.
     fn ready(&mut self, call: &'static str) -> Result<(), EngineError> {
         if let Some(end) = &self.end {
             return Err(end.clone());
@@ -182,40 +220,46 @@ impl WorkerLink {
         if self.child.is_gone() {
             return Err(self.died());
         }
-        match self.in_flight {
+        match self.tick {
             None => Ok(()),
-            Some(_) => Err(EngineError::misuse(call, "a step is in flight")),
+            Some(_) => Err(EngineError::misuse(call, "a tick is running")),
         }
     }
 
     /// Sends the record in `bytes`.
     fn send(&mut self, call: &'static str) -> Result<(), EngineError> {
         let area = self.shm.request();
-        area.write(&self.bytes).map_err(|error| EngineError::Refused {
+        area.write(0, &self.bytes).map_err(|error| EngineError::Refused {
             call,
             code: SFR_E_CAPACITY,
             scope: SFR_SCOPE_CALL,
             message: error.to_string(),
             field: String::new(),
         })?;
-        self.seq = bell::next(self.seq);
-        area.bell.ring(self.seq);
+        self.request = bell::next(self.request);
+        self.answer_at = 0;
+        area.bell.ring(self.request);
         Ok(())
     }
 
-    /// Waits for the answer to the request sent last and copies it into `bytes`.
-    fn receive(&mut self, call: &'static str) -> Result<(), EngineError> {
-        let deadline = Instant::now() + self.limits.step;
+    /// Waits for the next answer to the request sent last and copies it into `bytes`. At most `most` are to come.
+    fn receive(&mut self, call: &'static str, most: u32) -> Result<(), EngineError> {
+        let deadline = Some(Instant::now() + self.limits.step);
         let area = self.shm.answer();
-        match self.waiter.wait(area.bell, bell::before(self.seq), Some(deadline)) {
+        match self.waiter.wait(area.bell, Wanted { after: self.answer, most, deadline }) {
             Wake::Rung => {
-                let copied = area.read(&mut self.bytes);
-                copied.map_err(|error| self.foreign(call, error.to_string()))
+                self.answer = bell::next(self.answer);
+                match area.read(self.answer_at, &mut self.bytes) {
+                    Ok(next) => self.answer_at = next,
+                    Err(error) => return Err(self.foreign(call, error.to_string())),
+                }
+                Ok(())
             }
             Wake::Closed => Err(self.died()),
             Wake::Late => Err(self.hung(call, self.limits.step)),
             Wake::Foreign(seq) => {
-                let reason = format!("answer {seq:#x} came for request {:#x}", self.seq);
+                let reason =
+                    format!("answer {seq:#x} came after {:#x}, at most {most} were due", self.answer);
                 Err(self.foreign(call, reason))
             }
         }
@@ -242,33 +286,35 @@ impl Link for WorkerLink {
 
     fn begin(&mut self, plan: &StepPlan) -> Result<(), EngineError> {
         self.ready("begin")?;
-        message::put_step(&mut self.bytes, plan);
+        message::put_step(&mut self.bytes, plan, self.shm.control().yield_seq());
         self.send("begin")?;
-        self.in_flight = Some(plan.seq);
+        self.tick = Some(Tick { seq: plan.seq, step: 0, steps_max: plan.steps_max.max(1) });
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut StepOut) -> Result<(), EngineError> {
-        let Some(seq) = self.in_flight.take() else {
+    fn next(&mut self, out: &mut StepOut) -> Result<(), EngineError> {
+        let Some(tick) = self.tick.take() else {
             return Err(self
                 .end
                 .clone()
-                .unwrap_or_else(|| EngineError::misuse("finish", "no step is in flight")));
+                .unwrap_or_else(|| EngineError::misuse("next", "no tick is running")));
         };
-        self.receive("step")?;
-        let answer = message::take_step_answer(&self.bytes, out);
+        self.receive("step", tick.steps_max - tick.step)?;
+        let answer = message::take_step_answer(&self.bytes, out, &mut self.rooms);
         self.answered("step", answer)?;
-        if out.seq != seq {
-            return Err(self.foreign("step", format!("it answered step {} to step {seq}", out.seq)));
-        }
+        self.tick = tick.after(out).map_err(|reason| self.foreign("step", reason))?;
         Ok(())
+    }
+
+    fn set_step_limit(&mut self, limit: Duration) {
+        self.limits.step = limit;
     }
 
     fn stats(&mut self) -> Result<EngineStats, EngineError> {
         self.ready("stats")?;
-        message::put_request(&mut self.bytes, Request::Stats);
+        message::put_stats(&mut self.bytes);
         self.send("stats")?;
-        self.receive("stats")?;
+        self.receive("stats", 1)?;
         let answer = message::take_stats_answer(&self.bytes);
         self.answered("stats", answer)
     }
@@ -285,8 +331,8 @@ impl Link for WorkerLink {
 impl Drop for WorkerLink {
     /// Lets an idle worker close its model; whatever is left is killed with `child`.
     fn drop(&mut self) {
-        if self.end.is_none() && self.in_flight.is_none() && !self.child.is_gone() {
-            message::put_request(&mut self.bytes, Request::Bye);
+        if self.end.is_none() && self.tick.is_none() && !self.child.is_gone() {
+            message::put_bye(&mut self.bytes);
             if self.send("close").is_ok() {
                 let _ = self.child.wait(self.limits.close);
             }
@@ -326,4 +372,26 @@ fn read_words(pipe: OwnedFd, words: &Arc<Words>, library: &Path, pid: u32) -> Re
         });
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_answer_that_is_due_is_taken() {
+        let tick = |step| Tick { seq: 7, step, steps_max: 3 };
+        let check = |at: Tick, (seq, step, last): (u64, u32, bool), expect: Result<Option<u32>, &str>| {
+            let answer = at.after(&StepOut { seq, step, last, ..StepOut::default() });
+            let told = answer.as_ref().map(|rest| rest.map(|rest| rest.step)).map_err(String::as_str);
+            assert_eq!(told, expect);
+        };
+        check(tick(0), (7, 0, false), Ok(Some(1)));
+        check(tick(0), (7, 0, true), Ok(None));
+        check(tick(1), (7, 1, false), Ok(Some(2)));
+        check(tick(2), (7, 2, true), Ok(None));
+        check(tick(2), (7, 2, false), Err("plan 7 goes on after its 3 steps"));
+        check(tick(1), (7, 0, false), Err("step 0 of plan 7 came where step 1 of plan 7 was due"));
+        check(tick(1), (6, 1, false), Err("step 1 of plan 6 came where step 1 of plan 7 was due"));
+    }
 }

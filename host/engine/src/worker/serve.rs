@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit};
 use sf_core::{StepOut, StepPlan};
 use sf_kit::Executor;
 
-use super::bell::{self, Waiter, Wake};
+use super::bell::{self, Waiter, Wake, Wanted};
 use super::child;
 use super::shm::Shm;
 use super::words::Level;
@@ -147,7 +147,7 @@ fn serve_fds(control: RawFd, shm: RawFd) -> Result<(), EngineError> {
     // The runtime may look at the control page for as long as the process lives.
     let shm: &'static Shm = Box::leak(Box::new(shm));
     match open_engine(&socket, &spec.into(), shm) {
-        Ok(executor) => serve(executor, shm),
+        Ok(executor) => Server::new(executor, shm).serve(),
         // The server has the words then; the process has done its work.
         Err(error) => send(&socket, &FromWorker::Failed((&error).into())),
     }
@@ -177,47 +177,120 @@ fn open_engine(socket: &UnixStream, spec: &OpenSpec, shm: &'static Shm) -> Resul
     send(socket, &FromWorker::Hello { pid: std::process::id() })?;
     let mut model = open::open_model(&runtime, spec)?;
     model.set_control(shm.control());
-    let opened = FromWorker::Opened { description: model.describe_json()?, interfaces: model.interfaces() };
+    let opened = FromWorker::Opened {
+        description: model.describe_json()?,
+        interfaces: model.interfaces(),
+        fork: model.can_fork(),
+        stash: model.can_export(),
+    };
     let executor = Executor::new(model);
     send(socket, &opened)?;
     Ok(executor)
 }
 
 /// Answers requests until the goodbye.
-fn serve(mut executor: Executor, shm: &Shm) -> Result<(), EngineError> {
-    let (mut waiter, mut bytes) = (Waiter::new(), Vec::new());
-    let (mut plan, mut out) = (StepPlan::default(), StepOut::default());
-    let mut seq = 0;
-    loop {
-        match waiter.wait(shm.request().bell, seq, None) {
-            Wake::Rung => seq = bell::next(seq),
-            other => {
-                let reason = format!("the server's bell: {other:?} after {seq:#x}");
-                return Err(EngineError::System { what: "serve", reason });
+struct Server<'a> {
+    executor: Executor,
+    shm: &'a Shm,
+    waiter: Waiter,
+    /// Number of the answer given last.
+    answer: u32,
+    /// Where the next answer to the request goes.
+    answer_at: usize,
+    bytes: Vec<u8>,
+    plan: StepPlan,
+    out: StepOut,
+}
+
+impl<'a> Server<'a> {
+    fn new(executor: Executor, shm: &'a Shm) -> Self {
+        Server {
+            executor,
+            shm,
+            waiter: Waiter::new(),
+            answer: 0,
+            answer_at: 0,
+            bytes: Vec::new(),
+            plan: StepPlan::default(),
+            out: StepOut::default(),
+        }
+    }
+
+    fn serve(mut self) -> Result<(), EngineError> {
+        let mut taken = 0;
+        loop {
+            let wanted = Wanted { after: taken, most: 1, deadline: None };
+            match self.waiter.wait(self.shm.request().bell, wanted) {
+                Wake::Rung => taken = bell::next(taken),
+                other => {
+                    let reason = format!("the server's bell: {other:?} after {taken:#x}");
+                    return Err(EngineError::System { what: "serve", reason });
+                }
+            }
+            match self.take()? {
+                Request::Step { word } => self.tick(word)?,
+                Request::Stats => {
+                    let answer: Result<EngineStats, EngineError> = open::stats(&self.executor);
+                    message::put_stats_answer(&mut self.bytes, answer.as_ref());
+                    self.ring()?;
+                }
+                // Dropping the executor closes the model.
+                Request::Bye => return Ok(()),
             }
         }
+    }
+
+    /// The request that was rung for; its plan, if it has one, is in `plan`.
+    fn take(&mut self) -> Result<Request, EngineError> {
         let wire = |error| EngineError::system("read a request", error);
-        shm.request().read(&mut bytes).map_err(wire)?;
-        match message::take_request(&bytes, &mut plan).map_err(wire)? {
-            Request::Step => {
-                let answer = executor.run(&plan, &mut out).map_err(EngineError::from);
-                message::put_step_answer(&mut bytes, answer.as_ref().map(|()| &out));
+        self.answer_at = 0;
+        self.shm.request().read(0, &mut self.bytes).map_err(wire)?;
+        message::take_request(&self.bytes, &mut self.plan).map_err(wire)
+    }
+
+    /// Runs the plan and answers with one record per step. An error is the last record.
+    fn tick(&mut self, word: u32) -> Result<(), EngineError> {
+        let mut step = match self.executor.begin(&self.plan, word) {
+            Ok(()) => self.executor.next(&mut self.out),
+            Err(error) => Err(error),
+        };
+        loop {
+            let answer = step.map_err(EngineError::from);
+            let mut is_last = answer.is_err() || self.out.last;
+            message::put_step_answer(&mut self.bytes, answer.as_ref().map(|()| &self.out));
+            if !is_last && !self.has_room() {
+                self.executor.cut();
+                self.out.last = true;
+                is_last = true;
+                message::put_step_answer(&mut self.bytes, Ok(&self.out));
             }
-            Request::Stats => {
-                let answer: Result<EngineStats, EngineError> = open::stats(&executor);
-                message::put_stats_answer(&mut bytes, answer.as_ref());
-            }
-            Request::Bye => {
-                drop(executor);
+            self.ring()?;
+            if is_last {
                 return Ok(());
             }
+            step = self.executor.next(&mut self.out);
         }
-        if let Err(error) = shm.answer().write(&bytes) {
+    }
+
+    /// Whether the largest answer to a further step would fit behind the one in `bytes`.
+    fn has_room(&self) -> bool {
+        let left = self.shm.answer().room(self.answer_at).saturating_sub(self.bytes.len());
+        // Fewer lanes go on than were fed; 64 bytes cover the heads.
+        left >= message::step_answer_bytes_max(self.plan.feeds.len()) + 64
+    }
+
+    /// Gives the answer in `bytes` to the server.
+    fn ring(&mut self) -> Result<(), EngineError> {
+        let area = self.shm.answer();
+        let written = area.write(self.answer_at, &self.bytes).or_else(|error| {
             let error = EngineError::Contract { call: "step", reason: error.to_string() };
-            message::put_step_answer(&mut bytes, Err(&error));
-            shm.answer().write(&bytes).map_err(|error| EngineError::system("write an answer", error))?;
-        }
-        shm.answer().bell.ring(seq);
+            message::put_step_answer(&mut self.bytes, Err(&error));
+            area.write(self.answer_at, &self.bytes)
+        });
+        self.answer_at = written.map_err(|error| EngineError::system("write an answer", error))?;
+        self.answer = bell::next(self.answer);
+        area.bell.ring(self.answer);
+        Ok(())
     }
 }
 
@@ -233,4 +306,66 @@ fn probe_once(library: &Path, depth: u32, budget: Duration) -> Result<(), Engine
     let runtime = loader::load(library, None)?;
     let json = runtime.probe(depth, budget)?;
     answer.write_all(json.as_bytes()).map_err(|error| EngineError::system("write the answer", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use sf_core::{Feed, LaneId, LaneOp, LaneSpec, SamplerSpec, Token};
+    use sf_kit::{OpenRequest, Rooms, Runtime, noop};
+
+    use super::*;
+    use crate::counting::allocations;
+
+    /// Gives the server a plan and returns the last of its answers, and how many there were.
+    fn ask(server: &mut Server<'_>, plan: &StepPlan, bytes: &mut Vec<u8>) -> (StepOut, u32) {
+        message::put_step(bytes, plan, 0);
+        server.shm.request().write(0, bytes).unwrap();
+        let before = allocations();
+        assert_eq!(server.take().unwrap(), Request::Step { word: 0 });
+        server.tick(0).unwrap();
+        let made = allocations() - before;
+        assert!(made == 0 || plan.seq < 8, "{made} allocations in plan {}", plan.seq);
+        let (mut at, mut count, mut out) = (0, 0, StepOut::default());
+        while !out.last {
+            at = server.shm.answer().read(at, bytes).unwrap();
+            message::take_step_answer(bytes, &mut out, &mut Rooms::default()).unwrap().unwrap();
+            count += 1;
+        }
+        assert_eq!((at, server.answer), (server.answer_at, server.answer));
+        (out, count)
+    }
+
+    #[test]
+    fn the_worker_allocates_nothing_per_token() {
+        // SAFETY: the no-op runtime keeps the header's rules.
+        let runtime = unsafe { Runtime::bind(noop::entry, sf_kit::host::host()) }.unwrap();
+        let model =
+            runtime.open(&OpenRequest { models: vec!["/none".into()], ..OpenRequest::default() }).unwrap();
+        let (shm, _memory) = Shm::create().unwrap();
+        let mut server = Server::new(Executor::new(model), &shm);
+        let (mut plan, mut bytes) = (StepPlan::default(), Vec::new());
+        for lane in 0..3 {
+            let sampler =
+                SamplerSpec { temperature: 0.8, logprobs: Some(2 * lane), ..SamplerSpec::default() };
+            let spec = LaneSpec { sampler, ..LaneSpec::default() };
+            plan.ops.push(LaneOp::Open { lane: LaneId(lane), spec });
+            let tokens = lane..lane + 1;
+            plan.feeds.push(Feed { lane: LaneId(lane), tokens, pos0: 0, sample: true, more: 0 });
+            plan.tokens.push(Token(lane));
+        }
+        for seq in 0..16 {
+            let depth = if seq % 2 == 0 { 1 } else { 32 };
+            (plan.seq, plan.steps_max) = (seq, depth);
+            plan.feeds.iter_mut().for_each(|feed| feed.more = depth - 1);
+            let (out, count) = ask(&mut server, &plan, &mut bytes);
+            assert_eq!((out.seq, count), (seq, depth));
+            plan.ops.clear();
+            for (feed, told) in plan.feeds.iter_mut().zip(&out.lanes) {
+                let Ok(Some(sampled)) = &told.result else { panic!("{told:?}") };
+                plan.tokens[feed.tokens.start as usize] = sampled.token;
+                feed.pos0 += depth;
+            }
+        }
+        assert!(allocations() > 0, "the allocator counts");
+    }
 }

@@ -6,7 +6,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -19,15 +18,18 @@ use crate::wire::WireError;
 /// Largest request: a plan in which each of `MAX_BATCH_MAX` lanes closes, opens with a full bias table and feeds takes
 /// about 2.2 MiB.
 const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// Largest answer: each of `MAX_BATCH_MAX` lanes with full log-probabilities, or each of its operations with a fault.
+/// Room for the answers to one request. The largest one, each of `MAX_BATCH_MAX` lanes with full log-probabilities or each
+/// of its operations with a fault, takes a tenth; the rest is for the further steps of a tick.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 // The control page begins the mapping.
 const REQUEST_BELL_AT: usize = 128;
 const ANSWER_BELL_AT: usize = 256;
 const REQUEST_AT: usize = 4096;
-const ANSWER_AT: usize = REQUEST_AT + REQUEST_BYTES_MAX;
-const TOTAL: usize = ANSWER_AT + ANSWER_BYTES_MAX;
+const ANSWER_AT: usize = REQUEST_AT + HEAD + REQUEST_BYTES_MAX;
+const TOTAL: usize = ANSWER_AT + HEAD + ANSWER_BYTES_MAX;
+/// Before each record: its length, `u32`.
+const HEAD: usize = 4;
 
 /// A mapping of the shared memory. Pages are backed only once they are touched.
 #[derive(Debug)]
@@ -41,11 +43,13 @@ unsafe impl Send for Shm {}
 // SAFETY: as above.
 unsafe impl Sync for Shm {}
 
-/// One direction: a bell and the bytes it announces.
+/// One direction: a bell and the records it announces, one ring each. Records stand one behind the other; with each request
+/// both areas begin anew.
 pub(crate) struct Area<'a> {
     pub(crate) bell: &'a Bell,
     data: NonNull<u8>,
-    max: usize,
+    /// Bytes at `data`.
+    size: usize,
 }
 
 impl Shm {
@@ -103,7 +107,7 @@ impl Shm {
         // SAFETY: as above.
         let data = unsafe { self.base.add(at) };
         // SAFETY: aligned, mapped for as long as self lives, and made of atomics only.
-        Area { bell: unsafe { bell.as_ref() }, data, max }
+        Area { bell: unsafe { bell.as_ref() }, data, size: HEAD + max }
     }
 }
 
@@ -116,28 +120,53 @@ impl Drop for Shm {
 }
 
 impl Area<'_> {
-    /// Stores a record. The other side reads it after the bell rings.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), WireError> {
-        if bytes.len() > self.max {
-            return Err(WireError::Size { bytes: bytes.len(), max: self.max });
-        }
-        // SAFETY: within the area; the protocol gives it to us until we ring, and nobody holds a reference into it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.as_ptr(), bytes.len()) };
-        self.bell.len.store(bytes.len() as u32, Ordering::Relaxed);
-        Ok(())
+    /// Bytes of the largest record that could stand at `at`.
+    pub(crate) fn room(&self, at: usize) -> usize {
+        self.size.saturating_sub(at).saturating_sub(HEAD)
     }
 
-    /// Copies the record out. The length comes from the other side and is checked.
-    pub(crate) fn read(&self, into: &mut Vec<u8>) -> Result<(), WireError> {
-        let len = self.bell.len.load(Ordering::Relaxed) as usize;
-        if len > self.max {
-            return Err(WireError::Size { bytes: len, max: self.max });
+    /// Stores a record at `at` and returns where the next one goes. The other side reads it after the bell rings.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<usize, WireError> {
+        if bytes.len() > self.room(at) || self.size.saturating_sub(at) < HEAD {
+            return Err(WireError::Size { bytes: bytes.len(), max: self.room(at) });
+        }
+        self.put(at, &(bytes.len() as u32).to_le_bytes());
+        self.put(at + HEAD, bytes);
+        Ok(at + HEAD + bytes.len())
+    }
+
+    /// Copies the record at `at` out and returns where the next one stands. Its length comes from the other side and is
+    /// checked.
+    pub(crate) fn read(&self, at: usize, into: &mut Vec<u8>) -> Result<usize, WireError> {
+        let mut head = [0; HEAD];
+        if self.size.saturating_sub(at) < HEAD {
+            return Err(WireError::Short { need: at + HEAD, have: self.size });
+        }
+        self.get(at, &mut head);
+        let len = u32::from_le_bytes(head) as usize;
+        if len > self.room(at) {
+            return Err(WireError::Size { bytes: len, max: self.room(at) });
         }
         into.resize(len, 0);
-        // SAFETY: within the area and within `into`; the protocol gives the area to us once its bell rang. A worker
+        self.get(at + HEAD, into);
+        Ok(at + HEAD + len)
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.size, "callers have looked at the room");
+        // SAFETY: `at` lies within the area, as just asserted.
+        let to = unsafe { self.data.add(at) };
+        // SAFETY: within the area; the protocol gives it to us until we ring, and nobody holds a reference into it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+    }
+
+    fn get(&self, at: usize, into: &mut [u8]) {
+        assert!(at + into.len() <= self.size, "callers have looked at the room");
+        // SAFETY: `at` lies within the area, as just asserted.
+        let from = unsafe { self.data.add(at) };
+        // SAFETY: within the area and within `into`; the protocol gives the record to us once its bell rang. A worker
         // that breaks the protocol changes bytes of the copy, which is checked before use.
-        unsafe { std::ptr::copy_nonoverlapping(self.data.as_ptr(), into.as_mut_ptr(), len) };
-        Ok(())
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
     }
 }
 
@@ -149,17 +178,46 @@ mod tests {
     fn two_mappings_see_one_memory_and_refuse_what_does_not_fit() {
         let (server, fd) = Shm::create().unwrap();
         let worker = Shm::open(&fd).unwrap();
-        server.request().write(b"plan").unwrap();
+        server.request().write(0, b"plan").unwrap();
         let mut got = vec![9; 64];
-        worker.request().read(&mut got).unwrap();
+        worker.request().read(0, &mut got).unwrap();
         assert_eq!(got, b"plan");
 
         let big = vec![0; REQUEST_BYTES_MAX + 1];
         let expect = WireError::Size { bytes: REQUEST_BYTES_MAX + 1, max: REQUEST_BYTES_MAX };
-        assert_eq!(server.request().write(&big), Err(expect));
-        worker.answer().bell.len.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(server.request().write(0, &big), Err(expect));
+        worker.answer().put(0, &u32::MAX.to_le_bytes());
         let expect = WireError::Size { bytes: u32::MAX as usize, max: ANSWER_BYTES_MAX };
-        assert_eq!(server.answer().read(&mut got), Err(expect));
+        assert_eq!(server.answer().read(0, &mut got), Err(expect));
+    }
+
+    #[test]
+    fn records_follow_each_other_to_the_end_of_the_area() {
+        let (server, fd) = Shm::create().unwrap();
+        let worker = Shm::open(&fd).unwrap();
+        let (mut written, mut sizes) = (0, Vec::new());
+        for len in [0, 1, 1 << 20, 5, 1 << 21].into_iter().cycle() {
+            let fits = len <= worker.answer().room(written);
+            match worker.answer().write(written, &vec![len as u8 ^ 7; len]) {
+                Ok(next) => written = next,
+                Err(error) => {
+                    assert_eq!(
+                        (error, fits),
+                        (WireError::Size { bytes: len, max: server.answer().room(written) }, false)
+                    );
+                    break;
+                }
+            }
+            sizes.push(len);
+        }
+        let (mut read, mut got) = (0, Vec::new());
+        for len in &sizes {
+            read = server.answer().read(read, &mut got).unwrap();
+            assert_eq!((got.len(), got.iter().all(|byte| *byte == *len as u8 ^ 7)), (*len, true));
+        }
+        assert_eq!((read, sizes.len()), (written, 7));
+        assert!(server.answer().read(ANSWER_BYTES_MAX + HEAD - 1, &mut got).is_err());
+        assert!(worker.answer().write(ANSWER_BYTES_MAX + HEAD - 1, b"").is_err());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod logits;
 pub mod philox;
 mod recipe;
 mod scan;
+mod wide;
 
 pub use logits::Logits;
 pub use recipe::{Recipe, RecipeFault};
@@ -28,14 +29,13 @@ use thiserror::Error;
 
 use crate::history::History;
 use recipe::Patches;
-use scan::Candidate;
+use scan::{Candidate, Survey};
+use wide::{BLOCK, Scale};
 
-/// Candidates tried in turn when only top-p bounds them; the last resort is all of them.
-const TRIES: [usize; 3] = [256, 4096, usize::MAX];
+/// Candidates that are looked at when only top-p bounds them, before all tokens are ranked.
+const NUCLEUS_TRIED: usize = 256;
 /// More survivors than this are drawn by passing over the row instead of sorting them by id.
 const SPARSE_MAX: usize = 4096;
-/// Tokens whose weights are summed as one.
-const BLOCK: usize = 1024;
 
 /// Why no token could be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -107,6 +107,7 @@ impl Sampler {
 /// The draw and its memory.
 #[derive(Default)]
 struct Drawer {
+    survey: Survey,
     candidates: Vec<Candidate>,
     weights: Vec<f32>,
     blocks: Vec<f64>,
@@ -115,121 +116,120 @@ struct Drawer {
 impl Drawer {
     /// Filters and draws; `number` is in `[0, 1)`.
     fn draw(&mut self, row: &[f32], spec: &SamplerSpec, number: f64) -> Option<u32> {
-        let max = scan::max_of(row);
+        let max = self.survey.of(row);
         if max.is_infinite() {
             // An infinite logit takes the whole distribution.
             return scan::argmax(row, &[]);
         }
         let floor = if spec.min_p > 0.0 { max + spec.min_p.ln() } else { f32::NEG_INFINITY };
+        // The filters look at the distribution as it is, the draw at the one that the temperature makes of it.
+        let plain = Scale::new(max, 1.0, f32::NEG_INFINITY);
+        let shaped = Scale::new(max, spec.temperature, floor);
         let k = spec.top_k as usize;
         let limited = (1..row.len()).contains(&k);
-        let temperature = spec.temperature;
-        let shape = Shape { max, temperature, floor };
         match (limited, spec.top_p < 1.0) {
-            (false, false) => return self.dense(row, shape, None, number),
             (true, nucleus) => {
-                scan::select_top(row, k, f32::NEG_INFINITY, &mut self.candidates);
+                self.survey.select_top(row, k, f32::NEG_INFINITY, &mut self.candidates);
                 if nucleus {
-                    let total: f64 = self.candidates.iter().map(|one| shape.mass(*one)).sum();
-                    self.cut(shape, f64::from(spec.top_p) * total);
+                    let target = f64::from(spec.top_p) * scan::total(&self.candidates, plain);
+                    scan::cut(&mut self.candidates, plain, target);
                 }
                 self.candidates.retain(|one| one.logit() >= floor);
             }
-            (false, true) => self.nucleus(row, shape, f64::from(spec.top_p) * scan::mass(row, max)),
+            (false, true) => {
+                let target = f64::from(spec.top_p) * self.mass(row, plain);
+                if !self.nucleus(row, (plain, floor), target) {
+                    let worst = self.survey.last_of_share(row, plain, target, &mut self.candidates);
+                    return self.dense(row, shaped, worst, number);
+                }
+            }
+            (false, false) if floor > f32::NEG_INFINITY => {
+                self.survey.select_top(row, SPARSE_MAX + 1, floor, &mut self.candidates);
+                if self.candidates.len() > SPARSE_MAX {
+                    return self.dense(row, shaped, None, number);
+                }
+            }
+            (false, false) => return self.dense(row, shaped, None, number),
         }
         if self.candidates.len() > SPARSE_MAX {
             let worst = self.candidates.iter().min().copied();
-            return self.dense(row, shape, worst, number);
+            return self.dense(row, shaped, worst, number);
         }
-        self.sparse(shape, number)
+        self.sparse(shaped, number)
     }
 
-    /// Leaves the fewest likeliest tokens whose masses reach `target`, none below the floor.
-    fn nucleus(&mut self, row: &[f32], shape: Shape, target: f64) {
-        for most in TRIES {
-            scan::select_top(row, most, shape.floor, &mut self.candidates);
-            let total: f64 = self.candidates.iter().map(|one| shape.mass(*one)).sum();
-            if total >= target {
-                return self.cut(shape, target);
-            }
-            if self.candidates.len() < most {
-                // The floor lies above the cut: it alone decides.
-                return;
-            }
-        }
+    /// The weight of a whole row.
+    fn mass(&mut self, row: &[f32], scale: Scale) -> f64 {
+        self.blocks.clear();
+        wide::sums(row, scale, &mut self.blocks);
+        self.blocks.iter().sum()
     }
 
-    /// Keeps the fewest likeliest candidates whose masses reach `target`; at least one.
-    fn cut(&mut self, shape: Shape, target: f64) {
-        let (mut low, mut high) = (0, self.candidates.len());
-        let mut before = 0.0;
-        // The last one to keep is in low..high, and all before `low` are likelier and weigh `before`.
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            self.candidates[low..high].select_nth_unstable_by(middle - low, scan::descending);
-            let upper: f64 = self.candidates[low..middle].iter().map(|one| shape.mass(*one)).sum();
-            if before + upper >= target {
-                high = middle;
-            } else {
-                before += upper;
-                low = middle;
-            }
+    /// Leaves the fewest likeliest tokens whose weights reach `target`, none below the floor. False when they are too
+    /// many to be told like this.
+    fn nucleus(&mut self, row: &[f32], (scale, floor): (Scale, f32), target: f64) -> bool {
+        self.survey.select_top(row, NUCLEUS_TRIED, floor, &mut self.candidates);
+        if scan::total(&self.candidates, scale) >= target {
+            scan::cut(&mut self.candidates, scale, target);
+            return true;
         }
-        self.candidates.truncate(low + 1);
+        // Fewer than could be: the floor lies above the cut and alone decides.
+        self.candidates.len() < NUCLEUS_TRIED
     }
 
     /// Draws from the candidates.
-    fn sparse(&mut self, shape: Shape, number: f64) -> Option<u32> {
+    fn sparse(&mut self, scale: Scale, number: f64) -> Option<u32> {
         self.candidates.sort_unstable_by_key(|one| one.token());
         self.weights.clear();
-        let weigh = |one: &Candidate| scan::exp_neg((one.logit() - shape.max) / shape.temperature);
-        self.weights.extend(self.candidates.iter().map(weigh));
+        self.weights.extend(self.candidates.iter().map(|one| scale.weight(one.logit())));
         let total: f64 = self.weights.iter().map(|weight| f64::from(*weight)).sum();
         let at = walk(&self.weights, number * total)?;
         Some(self.candidates[at].token())
     }
 
     /// Draws by one pass over the row; `worst` is the least likely token that was kept, `None` = all.
-    fn dense(&mut self, row: &[f32], shape: Shape, worst: Option<Candidate>, number: f64) -> Option<u32> {
+    fn dense(&mut self, row: &[f32], scale: Scale, worst: Option<Candidate>, number: f64) -> Option<u32> {
         // Up to the worst token's id a logit may equal its, after it a logit must exceed it.
         let (split, until, after) = match worst {
-            None => (row.len(), shape.floor, shape.floor),
+            None => (row.len(), scale, scale),
             Some(worst) => {
                 let logit = worst.logit();
-                (worst.token() as usize + 1, shape.floor.max(logit), shape.floor.max(logit.next_up()))
+                let from = |least: f32| scale.with_floor(least);
+                (worst.token() as usize + 1, from(logit), from(logit.next_up()))
             }
         };
-        self.weights.resize(row.len(), 0.0);
+        // Blocks before the one with the worst token in it, that one in two parts, blocks after it.
+        let (low, high) = (split / BLOCK * BLOCK, split.next_multiple_of(BLOCK).min(row.len()));
+        let parts = [(0..low, until), (low..split, until), (split..high, after), (high..row.len(), after)];
         self.blocks.clear();
-        for (nth, (values, weights)) in row.chunks(BLOCK).zip(self.weights.chunks_mut(BLOCK)).enumerate() {
-            let within = split.saturating_sub(nth * BLOCK).min(values.len());
-            let (left, right) = weights.split_at_mut(within);
-            let Shape { max, temperature, .. } = shape;
-            let mut sum = scan::weigh(&values[..within], left, max, temperature, until);
-            sum += scan::weigh(&values[within..], right, max, temperature, after);
-            self.blocks.push(sum);
+        for (part, scale) in &parts {
+            wide::sums(&row[part.clone()], *scale, &mut self.blocks);
         }
+        let blocks = parts.iter().flat_map(|(part, scale)| {
+            let ends = move |start| (start, part.end.min(start + BLOCK), *scale);
+            part.clone().step_by(BLOCK).map(ends)
+        });
         let target = number * self.blocks.iter().sum::<f64>();
         let mut before = 0.0;
         let mut found = None;
-        for (nth, sum) in self.blocks.iter().enumerate() {
+        for (block, sum) in blocks.zip(&self.blocks) {
             if *sum > 0.0 {
-                found = Some((nth, before));
+                found = Some((block, before));
             }
             before += sum;
             if before > target {
                 break;
             }
         }
-        let (nth, before) = found?;
-        let block = &self.weights[nth * BLOCK..row.len().min((nth + 1) * BLOCK)];
-        walk(block, target - before).map(|at| (nth * BLOCK + at) as u32)
+        let ((start, end, scale), before) = found?;
+        wide::weigh(&row[start..end], scale, &mut self.weights);
+        walk(&self.weights, target - before).map(|at| start + at).and_then(|at| u32::try_from(at).ok())
     }
 
     /// The log-probability of `token` and the `count` likeliest tokens with theirs, best first.
     fn logprobs(&mut self, row: &[f32], token: u32, count: u32, top: &mut Vec<(Token, f32)>) -> f32 {
-        let max = scan::max_of(row);
-        let log_total = scan::mass(row, max).ln();
+        let max = self.survey.of(row);
+        let log_total = self.mass(row, Scale::new(max, 1.0, f32::NEG_INFINITY)).ln();
         let of = |logit: f32| {
             if max == f32::INFINITY {
                 return if logit == max { 0.0 } else { f32::NEG_INFINITY };
@@ -237,29 +237,11 @@ impl Drawer {
             (f64::from(logit - max) - log_total) as f32
         };
         if count > 0 {
-            scan::select_top(row, count as usize, f32::NEG_INFINITY, &mut self.candidates);
+            self.survey.select_top(row, count as usize, f32::NEG_INFINITY, &mut self.candidates);
             self.candidates.sort_unstable_by(scan::descending);
             top.extend(self.candidates.iter().map(|one| (Token(one.token()), of(one.logit()))));
         }
         of(row[token as usize])
-    }
-}
-
-/// What the weights of a draw depend on.
-#[derive(Clone, Copy)]
-struct Shape {
-    /// The largest logit.
-    max: f32,
-    /// Above 0.
-    temperature: f32,
-    /// Logits below it are out (min-p).
-    floor: f32,
-}
-
-impl Shape {
-    /// A candidate's share at temperature 1, relative to the likeliest.
-    fn mass(self, one: Candidate) -> f64 {
-        f64::from(scan::exp_neg(one.logit() - self.max))
     }
 }
 

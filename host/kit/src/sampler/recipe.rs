@@ -106,7 +106,7 @@ impl Patches {
         self.tokens.clear();
         self.recent.clear();
         if recipe.looks_back() {
-            self.recent.extend(history.recent(recipe.spec.penalty_last_n));
+            self.recent.extend_from_slice(history.recent(recipe.spec.penalty_last_n));
             self.recent.sort_unstable();
             self.recent.dedup();
         }
@@ -174,13 +174,9 @@ mod tests {
         };
         let recipe = Recipe::new(&spec, 6).unwrap();
         let mut history = History::default();
-        history.reset(true, 0);
-        // Position 0 is out of the look-back of three.
-        history.fed(&[1, 0]);
-        for token in [2, 2] {
-            history.drew(token);
-            history.fed(&[token]);
-        }
+        history.reset(true, 2, 0);
+        // Position 0 is out of the look-back of three; the last two are generated.
+        history.fed(&[1, 0, 2, 2]);
         let row = [-1.0, 10.0, 4.0, 3.0, 3.0, 3.0];
         let mut patches = Patches::default();
         // Token 0: -1 * 2. Token 2: (4 + 2) / 2 - 2 * 0.25 - 0.5. Token 5: 3 - 1.

@@ -1,25 +1,11 @@
-//! Loops over a whole row, shaped so that the compiler makes vectors of them: largest value, masses, best candidates.
+//! Finds the tokens that can be drawn among all of a row: the largest logit, the best few, those that hold a share.
 
 use std::cmp::Ordering;
 
-/// Values in one chunk of a search; its hit is looked up again within it.
-const CHUNK: usize = 1024;
-/// Independent partial results of a reduction.
-const WIDE: usize = 16;
+use super::wide::{self, CHUNK, RANKS, Scale};
 
-/// The largest value; NaN counts for nothing, an empty or all-NaN row gives negative infinity.
-pub(crate) fn max_of(row: &[f32]) -> f32 {
-    let mut best = [f32::NEG_INFINITY; WIDE];
-    let (whole, rest) = row.as_chunks::<WIDE>();
-    for chunk in whole {
-        for (best, value) in best.iter_mut().zip(chunk) {
-            // Written so that a NaN compares false and loses.
-            *best = if *value > *best { *value } else { *best };
-        }
-    }
-    let all = best.iter().chain(rest);
-    all.fold(f32::NEG_INFINITY, |best, value| if *value > best { *value } else { best })
-}
+/// Values in one chunk of a search for the largest; its hit is looked up again within it.
+const SEARCHED: usize = 4096;
 
 /// The token with the largest logit, the lowest among equals, after `patches` (sorted by token) replaced theirs. `None`
 /// when every value is NaN or negative infinity.
@@ -50,11 +36,11 @@ impl Best {
 
     fn among(&mut self, segment: &[f32], offset: usize) {
         let mut hit = None;
-        for (nth, chunk) in segment.chunks(CHUNK).enumerate() {
-            let max = max_of(chunk);
+        for (nth, chunk) in segment.chunks(SEARCHED).enumerate() {
+            let max = wide::max_of(chunk);
             if max > self.value {
                 self.value = max;
-                hit = Some((nth * CHUNK, chunk));
+                hit = Some((nth * SEARCHED, chunk));
             }
         }
         if let Some((at, chunk)) = hit {
@@ -62,50 +48,6 @@ impl Best {
             self.token = Some((offset + at + within) as u32);
         }
     }
-}
-
-/// `e^x` for `x <= 0`, relative error below 3e-7; 0 below -87 and for NaN.
-///
-/// Our own, so that it becomes vector code and gives the same bits on every machine.
-pub(crate) fn exp_neg(x: f32) -> f32 {
-    /// Adding it leaves the rounded value in the low bits of the mantissa.
-    const ROUND: f32 = 12_582_912.0;
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    let mut sum = 1.0 / 5040.0;
-    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        sum = sum * r + coefficient;
-    }
-    // 2^n by its exponent bits; n is at least -126 where the result is used.
-    let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0_f32.to_bits()));
-    if x > -87.0 { sum * scale } else { 0.0 }
-}
-
-/// Writes `e^((value - max) / temperature)` for each value of at least `floor`, 0 for the others, and returns the sum.
-pub(crate) fn weigh(row: &[f32], weights: &mut [f32], max: f32, temperature: f32, floor: f32) -> f64 {
-    for (weight, value) in weights.iter_mut().zip(row) {
-        let power = exp_neg((*value - max) / temperature);
-        *weight = if *value >= floor { power } else { 0.0 };
-    }
-    let mut sums = [0.0_f64; 8];
-    let (whole, rest) = weights.as_chunks::<8>();
-    for chunk in whole {
-        for (sum, weight) in sums.iter_mut().zip(chunk) {
-            *sum += f64::from(*weight);
-        }
-    }
-    sums.iter().sum::<f64>() + rest.iter().map(|weight| f64::from(*weight)).sum::<f64>()
-}
-
-/// The sum of `e^(value - max)` over a row.
-pub(crate) fn mass(row: &[f32], max: f32) -> f64 {
-    let mut weights = [0.0_f32; CHUNK];
-    row.chunks(CHUNK)
-        .map(|chunk| weigh(chunk, &mut weights[..chunk.len()], max, 1.0, f32::NEG_INFINITY))
-        .sum()
 }
 
 /// A token with its logit, ordered by logit and then by lower id: the greater is the likelier.
@@ -123,7 +65,7 @@ impl Candidate {
 
     pub(crate) fn logit(self) -> f32 {
         let ordered = (self.0 >> 32) as u32;
-        f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered })
+        f32::from_bits(if ordered >> 31 == 1 { ordered ^ 1 << 31 } else { !ordered })
     }
 
     pub(crate) fn token(self) -> u32 {
@@ -136,34 +78,93 @@ pub(crate) fn descending(a: &Candidate, b: &Candidate) -> Ordering {
     b.cmp(a)
 }
 
-/// Collects the `k` likeliest tokens whose logit is at least `floor`, in no order; fewer when there are not so many.
-/// NaN and negative infinity are never among them.
-pub(crate) fn select_top(row: &[f32], k: usize, floor: f32, out: &mut Vec<Candidate>) {
-    out.clear();
-    let k = k.clamp(1, row.len().max(1));
-    let room = (2 * k).max(k + 256).min(row.len());
-    out.reserve(room);
-    // Later tokens lose a tie, so that from here on only larger logits come in.
-    let mut above = floor.next_down();
-    for (nth, chunk) in row.chunks(256).enumerate() {
-        let hopeless = max_of(chunk) <= above;
-        if hopeless {
-            continue;
+/// A row seen once: its chunks' largest values tell where the best tokens are without another look at the others.
+#[derive(Default)]
+pub(crate) struct Survey {
+    maxima: Vec<f32>,
+    sorted: Vec<f32>,
+    ranks: Vec<u32>,
+    weights: Vec<f32>,
+    shares: Vec<f64>,
+}
+
+impl Survey {
+    /// Looks over a row and returns its largest value.
+    pub(crate) fn of(&mut self, row: &[f32]) -> f32 {
+        wide::maxima(row, &mut self.maxima);
+        wide::max_of(&self.maxima)
+    }
+
+    /// Collects the `k` likeliest tokens whose logit is at least `floor`, in no order; fewer when there are not so many.
+    /// NaN and negative infinity are never among them. `row` is the one surveyed last.
+    pub(crate) fn select_top(&mut self, row: &[f32], k: usize, floor: f32, out: &mut Vec<Candidate>) {
+        out.clear();
+        let k = k.clamp(1, row.len().max(1));
+        let room = (2 * k).max(k + 256).min(row.len());
+        out.reserve(room);
+        let mut least = floor;
+        if k < self.maxima.len() {
+            // The k best chunks hold at least k values as large as the least of their largest.
+            self.sorted.clear();
+            self.sorted.extend_from_slice(&self.maxima);
+            let (_, bound, _) = self.sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+            least = least.max(*bound);
         }
-        for (at, value) in chunk.iter().enumerate() {
-            if *value > above {
-                if out.len() == room {
-                    above = shrink(out, k);
-                    if *value <= above {
-                        continue;
+        // Later tokens lose a tie, so that from the first cut on only larger logits come in.
+        let mut above = least.next_down();
+        for ((nth, chunk), max) in row.chunks(CHUNK).enumerate().zip(&self.maxima) {
+            if *max <= above {
+                continue;
+            }
+            for (at, value) in chunk.iter().enumerate() {
+                if *value > above {
+                    if out.len() == room {
+                        above = shrink(out, k);
+                        if *value <= above {
+                            continue;
+                        }
                     }
+                    out.push(Candidate::new(*value, (nth * CHUNK + at) as u32));
                 }
-                out.push(Candidate::new(*value, (nth * 256 + at) as u32));
             }
         }
+        if out.len() > k {
+            shrink(out, k);
+        }
     }
-    if out.len() > k {
-        shrink(out, k);
+
+    /// The least likely of the fewest likeliest tokens whose weights reach `target`, however many they are; `None` when
+    /// all together do not. Leaves `candidates` in disorder. `row` is the one surveyed last.
+    pub(crate) fn last_of_share(
+        &mut self,
+        row: &[f32],
+        scale: Scale,
+        target: f64,
+        candidates: &mut Vec<Candidate>,
+    ) -> Option<Candidate> {
+        wide::ranks(row, scale, &mut self.ranks);
+        wide::weigh(row, scale, &mut self.weights);
+        self.shares.clear();
+        self.shares.resize(RANKS, 0.0);
+        for (rank, weight) in self.ranks.iter().zip(&self.weights) {
+            self.shares[*rank as usize] += f64::from(*weight);
+        }
+        let mut before = 0.0;
+        let within = self.shares.iter().position(|share| {
+            let reached = before + share >= target;
+            if !reached {
+                before += share;
+            }
+            reached
+        })?;
+        candidates.clear();
+        for (token, (rank, weight)) in (0..).zip(self.ranks.iter().zip(&self.weights)) {
+            if *rank as usize == within && *weight > 0.0 {
+                candidates.push(Candidate::new(row[token as usize], token));
+            }
+        }
+        cut(candidates, scale, target - before);
+        candidates.iter().min().copied()
     }
 }
 
@@ -173,6 +174,30 @@ fn shrink(out: &mut Vec<Candidate>, k: usize) -> f32 {
     let worst = worst.logit();
     out.truncate(k);
     worst
+}
+
+/// The weights of some candidates together.
+pub(crate) fn total(candidates: &[Candidate], scale: Scale) -> f64 {
+    candidates.iter().map(|one| f64::from(scale.weight(one.logit()))).sum()
+}
+
+/// Keeps the fewest likeliest candidates whose weights reach `target`; at least one.
+pub(crate) fn cut(candidates: &mut Vec<Candidate>, scale: Scale, target: f64) {
+    let (mut low, mut high) = (0, candidates.len());
+    let mut before = 0.0;
+    // The last one to keep is in low..high, and all before `low` are likelier and weigh `before`.
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        candidates[low..high].select_nth_unstable_by(middle - low, descending);
+        let upper = total(&candidates[low..middle], scale);
+        if before + upper >= target {
+            high = middle;
+        } else {
+            before += upper;
+            low = middle;
+        }
+    }
+    candidates.truncate(low + 1);
 }
 
 #[cfg(test)]
@@ -201,24 +226,13 @@ mod tests {
 
     #[test]
     fn a_long_row_is_searched_to_its_end() {
-        for at in [0, 15, 16, CHUNK - 1, CHUNK, 3 * CHUNK + 5] {
-            let mut row = vec![0.5; 3 * CHUNK + 6];
+        for at in [0, 15, 16, SEARCHED - 1, SEARCHED, 3 * SEARCHED + 5] {
+            let mut row = vec![0.5; 3 * SEARCHED + 6];
             row[at] = 0.75;
             assert_eq!(argmax(&row, &[]), Some(at as u32));
             let around = [(at.saturating_sub(1) as u32, 0.75)];
             assert_eq!(argmax(&row, &around), Some(around[0].0));
         }
-    }
-
-    #[test]
-    fn our_exponential_is_the_exponential() {
-        for step in 0..870_000 {
-            let x = -(step as f32) / 10_000.0;
-            let exact = f64::from(x).exp();
-            let error = (f64::from(exp_neg(x)) - exact).abs() / exact;
-            assert!(error < 3e-7, "{x}: {error}");
-        }
-        assert_eq!([exp_neg(0.0), exp_neg(-88.0), exp_neg(-INF), exp_neg(NAN)], [1.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -231,23 +245,57 @@ mod tests {
         }
     }
 
+    fn top(row: &[f32], k: usize, floor: f32) -> Vec<Candidate> {
+        let (mut survey, mut found) = (Survey::default(), Vec::new());
+        survey.of(row);
+        survey.select_top(row, k, floor, &mut found);
+        found.sort_unstable_by(descending);
+        found
+    }
+
+    fn sorted(row: &[f32]) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> =
+            (0..).zip(row).map(|(token, logit)| Candidate::new(*logit, token)).collect();
+        all.sort_unstable_by(descending);
+        all
+    }
+
+    /// Values on a lattice, so that ties are common, in disorder.
+    fn lattice(count: u32, shift: u32) -> Vec<f32> {
+        (0..count).map(|i| (i.wrapping_mul(2_654_435_761) >> shift) as f32).collect()
+    }
+
     #[test]
     fn the_best_k_are_found_without_sorting_the_row() {
-        let row: Vec<f32> = (0..5000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32).collect();
-        for k in [1, 2, 40, 1000, 4999, 5000, 9000] {
-            let mut found = Vec::new();
-            select_top(&row, k, -INF, &mut found);
-            let mut all: Vec<Candidate> =
-                (0..).zip(&row).map(|(token, logit)| Candidate::new(*logit, token)).collect();
-            all.sort_unstable_by(descending);
-            all.truncate(k);
-            found.sort_unstable_by(descending);
-            assert!(found == all, "{k}");
+        for shift in [14, 20, 28] {
+            let row = lattice(50_000, shift);
+            let all = sorted(&row);
+            for k in [1, 2, 40, 390, 391, 4999, 50_000, 90_000] {
+                assert!(top(&row, k, -INF) == all[..k.min(all.len())], "{k} {shift}");
+            }
         }
-        let mut found = Vec::new();
-        select_top(&[NAN, -INF, 1.0, 2.0], 4, -INF, &mut found);
-        assert_eq!(found.len(), 2);
-        select_top(&[NAN, -INF, 1.0, 2.0], 4, 2.0, &mut found);
-        assert_eq!(found.len(), 1);
+        assert_eq!(top(&[NAN, -INF, 1.0, 2.0], 4, -INF).len(), 2);
+        assert_eq!(top(&[NAN, -INF, 1.0, 2.0], 4, 2.0).len(), 1);
+        assert!(top(&[NAN; 500], 2, -INF).is_empty() && top(&[], 2, -INF).is_empty());
+    }
+
+    #[test]
+    fn the_last_token_of_a_share_is_the_one_a_sort_would_find() {
+        for (shift, temperature) in [(14, 4000.0), (20, 300.0), (28, 1.0), (20, 0.1)] {
+            let row = lattice(20_000, shift);
+            let (mut survey, mut room) = (Survey::default(), Vec::new());
+            let scale = Scale::new(survey.of(&row), temperature, -INF);
+            let all = sorted(&row);
+            let whole = total(&all, scale);
+            for share in [1e-9, 0.1, 0.5, 0.9, 0.999] {
+                let mut kept = all.clone();
+                cut(&mut kept, scale, share * whole);
+                let found = survey.last_of_share(&row, scale, share * whole, &mut room).unwrap();
+                // Sums in another order may differ in their last bits: the border may move by one token.
+                let at = all.iter().position(|one| *one == found).unwrap();
+                assert!((at + 1).abs_diff(kept.len()) <= 1, "{at} {} {share} {shift}", kept.len());
+            }
+            assert!(survey.last_of_share(&row, scale, whole * 1.1, &mut room).is_none());
+        }
     }
 }

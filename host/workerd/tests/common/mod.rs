@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sf_core::{EngineOption, Feed, LaneId, LaneOp, OptionValue, SamplerSpec, StepOut, StepPlan, Token};
+use sf_core::{EngineOption, Feed, LaneId, LaneOp, LaneSpec, OptionValue, StepOut, StepPlan, Token};
 use sf_engine::{EngineError, Link, OpenSpec, WorkerExe, WorkerLimits, open_worker_with};
 use tempfile::TempDir;
 
@@ -102,16 +102,51 @@ pub(crate) fn option(key: &str, value: OptionValue) -> EngineOption {
 pub(crate) fn first_plan() -> StepPlan {
     StepPlan {
         seq: 1,
-        ops: vec![LaneOp::Open { lane: LaneId(0), sampler: SamplerSpec::default() }],
-        feeds: vec![Feed { lane: LaneId(0), tokens: 0..3, pos0: 0, sample: true }],
+        ops: vec![LaneOp::Open { lane: LaneId(0), spec: LaneSpec::default() }],
+        feeds: vec![Feed { lane: LaneId(0), tokens: 0..3, pos0: 0, sample: true, more: 0 }],
         tokens: vec![Token(1), Token(2), Token(3)],
+        steps_max: 1,
     }
 }
 
-/// One whole step.
+/// As [`first_plan`], going on for `steps` steps in all.
+pub(crate) fn long_plan(steps: u32) -> StepPlan {
+    let mut plan = first_plan();
+    plan.steps_max = steps;
+    plan.feeds[0].more = steps - 1;
+    plan
+}
+
+/// A plan of one step.
 pub(crate) fn step(link: &mut dyn Link, plan: &StepPlan) -> Result<StepOut, EngineError> {
     let mut out = StepOut::default();
     link.begin(plan)?;
-    link.finish(&mut out)?;
+    link.next(&mut out)?;
+    assert!(out.last, "{out:?}");
     Ok(out)
+}
+
+/// The steps of a plan, up to the last or the error.
+pub(crate) fn tick(link: &mut dyn Link, plan: &StepPlan) -> (Vec<StepOut>, Option<EngineError>) {
+    let mut outs: Vec<StepOut> = Vec::new();
+    if let Err(error) = link.begin(plan) {
+        return (outs, Some(error));
+    }
+    while outs.last().is_none_or(|out| !out.last) {
+        let mut out = StepOut::default();
+        match link.next(&mut out) {
+            Ok(()) => outs.push(out),
+            Err(error) => return (outs, Some(error)),
+        }
+    }
+    (outs, None)
+}
+
+/// The tokens of lane 0, one per step that drew one.
+pub(crate) fn drawn(outs: &[StepOut]) -> Vec<Token> {
+    let of = |out: &StepOut| {
+        let lane = out.lanes.iter().find(|told| told.lane == LaneId(0))?;
+        lane.result.as_ref().ok()?.as_ref().map(|sampled| sampled.token)
+    };
+    outs.iter().filter_map(of).collect()
 }

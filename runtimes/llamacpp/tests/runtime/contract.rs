@@ -59,10 +59,27 @@ fn every_declared_option_is_honoured_and_shown_as_effective() {
 }
 
 #[test]
+fn cells_are_shared_and_the_runtimes_own_key_wins() {
+    let cells = |options: &[(&str, Value)]| {
+        let lanes = [("ctx.max", Value::Int(1024)), ("lanes.max", Value::Int(8)), ("threads", Value::Int(1))];
+        let options = [&lanes[..], options].concat();
+        Model::open(&model_file(SMOLLM2), &options).map(|model| model.stats().kv_cells_total)
+    };
+    let shared = ("kv.cells", Value::Int(2048));
+    assert_eq!(cells(&[shared]).expect("a multiple of 256"), 2048);
+    assert_eq!(cells(&[]).expect("all windows"), 8192);
+    let own = ("x.llamacpp.kv-cells", Value::Int(512));
+    let both = cells(&[shared, own]).expect_err("one of the two would be ignored");
+    assert_eq!((both.code, both.field.as_str()), (SFR_E_OPTION, "kv.cells"));
+    let odd = cells(&[("kv.cells", Value::Int(2000))]).expect_err("rounded up");
+    assert_eq!((odd.code, odd.field.as_str()), (SFR_E_OPTION, "kv.cells"));
+}
+
+#[test]
 fn an_option_out_of_its_range_is_refused_by_name() {
     let cases = [
         ("ctx.max", Value::Int(0)),
-        ("lanes.max", Value::Int(257)),
+        ("lanes.max", Value::Int(256)),
         ("threads", Value::Str("two")),
         ("kv.type_k", Value::Str("q3_k")),
         ("x.llamacpp.flash-attn", Value::Str("maybe")),
@@ -202,7 +219,7 @@ fn the_header_alone_gives_facts_and_an_estimate() {
     assert_eq!((smol.bytes_weights, smol.bytes_kv_per_token), (96_576_768, 30 * 3 * 64 * 2 * 2));
     // Three of 18 layers look at everything; fifteen keep a window of 512.
     assert_eq!((gemma.bytes_kv_per_token, gemma.bytes_fixed_per_lane), (3 * 1024, 15 * 1024 * 512));
-    assert_eq!((gemma.ctx_trained, gemma.lanes_max, gemma.confidence), (32_768, 256, 1));
+    assert_eq!((gemma.ctx_trained, gemma.lanes_max, gemma.confidence), (32_768, 255, 1));
 }
 
 struct Vocabulary(*mut SfrTokenizer);

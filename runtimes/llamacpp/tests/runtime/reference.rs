@@ -1,7 +1,7 @@
 //! The runtime against llama.cpp itself, in the same build and on one thread: greedy text is the same, token for token.
 
 use crate::support::prompts::{BEGINNINGS, QUESTIONS, chat};
-use crate::support::{GEMMA, Model, Run, SMOLLM2, Value, argmax, direct, model_file, run};
+use crate::support::{GEMMA, Model, Run, SMOLLM2, Value, argmax, direct, model_file, near, run};
 use sf_abi::*;
 
 const TOKENS: usize = 32;
@@ -34,11 +34,6 @@ fn smollm2_answers_twenty_questions_as_llama_cpp_does() {
 #[test]
 fn gemma_continues_twenty_beginnings_as_llama_cpp_does() {
     equals_llama_cpp(GEMMA, &BEGINNINGS.map(str::to_owned));
-}
-
-/// Whether `token` is the likeliest of a row or in a near tie with it: a batch of another shape sums in another order.
-fn near(row: &[f32], token: u32) -> bool {
-    row[argmax(row) as usize] - row[token as usize] <= 1.0
 }
 
 #[test]

@@ -8,6 +8,7 @@ const ALLOWED: &[&str] = &[
     "abi/sdk/",
     "host/engine/",
     "host/kit/",
+    "host/sched/tests/allocation.rs",
     "host/verify/",
     "host/workerd/",
     "runtimes/",

@@ -111,26 +111,37 @@ impl Direct {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    fn decode(&mut self, tokens: &[u32]) {
+        let mut tokens: Vec<i32> = tokens.iter().map(|token| token.cast_signed()).collect();
+        // SAFETY: the tokens live until the decode below.
+        let batch = unsafe { sys::llama_batch_get_one(tokens.as_mut_ptr(), tokens.len() as i32) };
+        // SAFETY: a live context and the batch of live tokens.
+        assert_eq!(unsafe { sys::llama_decode(self.context, batch) }, 0);
+    }
+
     /// The whole prompt in one batch, then `count - 1` greedy tokens one by one; stops after an end of generation.
+    #[allow(dead_code, reason = "for the tests")]
     pub(crate) fn generate(&mut self, prompt: &[u32], count: usize) -> Vec<u32> {
+        self.generate_in_chunks(prompt, usize::MAX, count)
+    }
+
+    /// The same with a prompt that is fed `chunk` tokens at a time.
+    pub(crate) fn generate_in_chunks(&mut self, prompt: &[u32], chunk: usize, count: usize) -> Vec<u32> {
         // SAFETY: a live context.
         let memory = unsafe { sys::llama_get_memory(self.context) };
         // SAFETY: its memory.
         unsafe { sys::llama_memory_clear(memory, true) };
-        let mut next: Vec<i32> = prompt.iter().map(|token| token.cast_signed()).collect();
+        let mut next = prompt.to_vec();
         let mut tokens = Vec::new();
         while tokens.len() < count {
-            // SAFETY: the tokens live until the decode below.
-            let batch = unsafe { sys::llama_batch_get_one(next.as_mut_ptr(), next.len() as i32) };
-            // SAFETY: a live context and the batch of live tokens.
-            assert_eq!(unsafe { sys::llama_decode(self.context, batch) }, 0);
+            next.chunks(chunk).for_each(|chunk| self.decode(chunk));
             // SAFETY: the last position of a batch has logits.
             let token = unsafe { sys::llama_sampler_sample(self.sampler, self.context, -1) };
             tokens.push(token.cast_unsigned());
             if self.is_eog(token.cast_unsigned()) {
                 break;
             }
-            next = vec![token];
+            next = vec![token.cast_unsigned()];
         }
         tokens
     }

@@ -227,6 +227,11 @@ pub(crate) fn argmax(row: &[f32]) -> u32 {
     best as u32
 }
 
+/// Whether `token` is the likeliest of a row or in a near tie with it: a batch of another shape sums in another order.
+pub(crate) fn near(row: &[f32], token: u32) -> bool {
+    row[argmax(row) as usize] - row[token as usize] <= 1.0
+}
+
 impl Model {
     pub(crate) fn open(path: &Path, options: &[(&str, Value)]) -> Result<Model, Refusal> {
         let mut model = null_mut();
@@ -257,14 +262,39 @@ impl Model {
         got
     }
 
-    pub(crate) fn fork(&self, parent: u64, upto: u32) -> Result<u64, Refusal> {
+    fn kv(&self) -> &'static SfrKvVt {
         // SAFETY: an id by the header.
         let kv = unsafe { engine().get_interface.expect("slot")(self.0, SF_KV_1.as_ptr()) };
         // SAFETY: NULL or the table that the id stands for.
-        let kv = unsafe { kv.cast::<SfrKvVt>().as_ref() }.expect("sf.kv/1");
-        let mut child = 0;
+        unsafe { kv.cast::<SfrKvVt>().as_ref() }.expect("sf.kv/1")
+    }
+
+    pub(crate) fn fork(&self, parent: u64, upto: u32) -> Result<u64, Refusal> {
+        let (fork, mut child) = (self.kv().fork.expect("fork"), 0);
         // SAFETY: a live model.
-        call(|err| unsafe { kv.fork.expect("fork")(self.0, parent, upto, &mut child, err) }).map(|()| child)
+        call(|err| unsafe { fork(self.0, parent, upto, &mut child, err) }).map(|()| child)
+    }
+
+    /// The envelope of a lane's first `upto` positions.
+    pub(crate) fn export(&self, lane: u64, upto: u32) -> Result<Vec<u8>, Refusal> {
+        let (size, export) = (self.kv().export_size.expect("slot"), self.kv().export_state.expect("slot"));
+        let mut needed = 0;
+        // SAFETY: a live model.
+        call(|err| unsafe { size(self.0, lane, upto, &mut needed, err) })?;
+        let mut bytes = vec![0; needed as usize];
+        let mut buf = SfrBuf { p: bytes.as_mut_ptr().cast(), cap: needed, needed: 0 };
+        // SAFETY: a live model and our buffer.
+        call(|err| unsafe { export(self.0, lane, upto, &mut buf, err) })?;
+        assert_eq!(buf.needed, needed);
+        Ok(bytes)
+    }
+
+    /// A new lane from an envelope.
+    pub(crate) fn import(&self, bytes: &[u8]) -> Result<u64, Refusal> {
+        let (import, mut lane) = (self.kv().import_state.expect("slot"), 0);
+        let (at, len) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        // SAFETY: a live model and bytes that live for the call.
+        call(|err| unsafe { import(self.0, at, len, &mut lane, err) }).map(|()| lane)
     }
 
     pub(crate) fn describe(&self) -> serde_json::Value {
@@ -284,6 +314,22 @@ impl Model {
     }
 
     pub(crate) fn step_with(&self, runs: &[Run<'_>], control: *const SfrControl) -> Result<Stepped, Refusal> {
+        let mut arena = Vec::new();
+        self.step_into(runs, control, &mut arena).map(|result| take_apart(&result))
+    }
+
+    /// A step whose rows nobody reads.
+    pub(crate) fn step_unread(&self, runs: &[Run<'_>]) -> Result<(), Refusal> {
+        self.step_into(runs, null(), &mut Vec::new()).map(|_| ())
+    }
+
+    /// One step; the result points into `out` and the runtime's memory.
+    fn step_into(
+        &self,
+        runs: &[Run<'_>],
+        control: *const SfrControl,
+        out: &mut Vec<u64>,
+    ) -> Result<SfrResult, Refusal> {
         let arena = arena(runs);
         let feeds = runs.len() * size_of::<SfrFeed>();
         let tokens: usize = runs.iter().map(|run| run.tokens.len()).sum();
@@ -306,7 +352,7 @@ impl Model {
         let mut ticket = 0;
         // SAFETY: a live model and a plan by the header.
         call(|err| unsafe { engine().step_begin.expect("slot")(self.0, &plan, &mut ticket, err) })?;
-        let mut out = vec![0u64; 8 * (runs.len() + tokens) + 8];
+        out.resize(8 * (runs.len() + tokens) + 8, 0);
         // SAFETY: all zero bytes are a result.
         let mut result: SfrResult = unsafe { std::mem::zeroed() };
         result.struct_size = size_of::<SfrResult>() as u32;
@@ -314,7 +360,7 @@ impl Model {
         result.arena_len = out.len() as u64 * 8;
         // SAFETY: a live model and a result by the header.
         call(|err| unsafe { engine().step_end.expect("slot")(self.0, ticket, &mut result, err) })?;
-        Ok(take_apart(&result))
+        Ok(result)
     }
 
     /// Feeds the prompt (the last position wants a row) and then `count - 1` greedy tokens; stops at `stop`.

@@ -1,0 +1,95 @@
+//! The engine's life as its lane thread sees it: opened, lost, opened again, retired, loaded once more.
+//!
+//! Requests outlive engines: what they drew stays with the scheduler, and they go on from there.
+
+use sf_core::ports::ModelState;
+use sf_engine::EngineError;
+use sf_engine::Link;
+
+use super::{LaneThread, StepWatch, faults};
+use crate::desk::Closed;
+use crate::model::Engine;
+
+/// An engine, or none for a model that is retired.
+type Opened = Option<Box<dyn Link>>;
+
+impl LaneThread {
+    /// Opens it at start-up: one attempt, because what is wrong then is wrong with the settings.
+    pub(super) fn open_first(&mut self) -> Opened {
+        match (self.start.opener)() {
+            Ok(engine) => Some(self.connect(engine)),
+            Err(error) => {
+                tracing::error!(model = self.start.model, %error, "cannot open the model");
+                self.retire(&error);
+                None
+            }
+        }
+    }
+
+    /// Opens it again for the request that asked for a retired model.
+    pub(super) fn reopen(&mut self) -> Result<Opened, Closed> {
+        self.start.state.send_replace(ModelState::Loading);
+        match (self.start.opener)() {
+            Ok(engine) => Ok(Some(self.connect(engine))),
+            Err(error) => {
+                self.retire(&error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Buries an engine and opens the next, with growing pauses; `None` when too many died in a row.
+    pub(super) fn replace(&mut self, mut error: EngineError) -> Result<Opened, Closed> {
+        self.bury(&error);
+        let mut pause = self.restarts.died(self.clients.tokens, self.clients.finished);
+        while let Some(time) = pause {
+            let attempt = self.restarts.attempt();
+            tracing::warn!(model = self.start.model, %error, attempt, pause = ?time, "the engine is started again");
+            self.start.meter.worker_restarts.increment(1);
+            self.start.desk.pause(time)?;
+            match (self.start.opener)() {
+                Ok(engine) => return Ok(Some(self.connect(engine))),
+                Err(again) => error = again,
+            }
+            pause = self.restarts.failed();
+        }
+        self.retire(&error);
+        Ok(None)
+    }
+
+    fn connect(&mut self, engine: Engine) -> Box<dyn Link> {
+        let Engine { link, facts } = engine;
+        tracing::debug!(model = self.start.model, ?facts, pid = link.pid(), "the engine is open");
+        self.start.scheduler.engine_opened(facts);
+        self.start.desk.connect(link.control());
+        self.watch = StepWatch::default();
+        self.restarts.opened(self.clients.tokens, self.clients.finished);
+        self.start.state.send_replace(ModelState::Ready);
+        link
+    }
+
+    fn bury(&mut self, error: &EngineError) {
+        self.start.desk.connect(None);
+        self.start.state.send_replace(ModelState::Restarting);
+        self.start.meter.engine_died(error);
+        let running = self.start.scheduler.running();
+        tracing::error!(model = self.start.model, %error, running, "the engine is lost; its requests go on in the next");
+        // What its last steps brought comes before what becomes of its requests.
+        let now = self.now();
+        self.tell(now);
+        self.start.scheduler.engine_lost(now, &mut self.outcomes);
+        self.tell(now);
+        self.wake(now);
+        self.start.meter.update(now, &self.start.scheduler, false);
+    }
+
+    fn retire(&mut self, error: &EngineError) {
+        tracing::error!(model = self.start.model, %error, "the model is retired; the next request tries it once more");
+        self.start.meter.retirements.increment(1);
+        self.start.state.send_replace(ModelState::Retired(error.to_string()));
+        let fault = faults::retired(&self.start.model, error);
+        for request in self.start.scheduler.drop_all() {
+            self.clients.fail(request, fault.clone(), &self.start.meter);
+        }
+    }
+}
