@@ -6,8 +6,6 @@
 
 mod control;
 pub mod cost;
-#[cfg(test)]
-mod counting;
 pub mod error;
 mod in_process;
 pub mod link;

@@ -1,43 +1,12 @@
 //! A step allocates nothing once its buffers have grown: counted over a thousand tokens.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(unsafe_code, reason = "a counting allocator, and binding the no-op runtime")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#![expect(unsafe_code, reason = "binds the no-op runtime")]
 
 use sf_core::{
     EngineOption, Feed, LaneId, LaneOp, LaneSpec, OptionValue, SamplerSpec, StepOut, StepPlan, Token,
 };
+use sf_counting::allocations;
 use sf_kit::{Executor, OpenRequest, Runtime, host, noop};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promises.
-        unsafe { System.dealloc(at, layout) };
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const LANES: u32 = 4;
 
@@ -100,11 +69,11 @@ fn a_thousand_tokens_in_single_steps_and_in_ticks_allocate_nothing() {
         tick(&mut executor, &mut plan, &mut out, (pos, depth));
         pos += depth;
     }
-    let before = COUNT.with(Cell::get);
+    let before = allocations();
     for depth in [1; 96].into_iter().chain([32; 5]) {
         tick(&mut executor, &mut plan, &mut out, (pos, depth));
         pos += depth;
     }
-    assert_eq!(COUNT.with(Cell::get) - before, 0, "256 steps of 4 lanes");
+    assert_eq!(allocations() - before, 0, "256 steps of 4 lanes");
     assert!(before > 0, "the allocator counts");
 }

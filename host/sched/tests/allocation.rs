@@ -1,54 +1,16 @@
 //! Planning and applying allocates nothing in the steady state: counted over a thousand ticks.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(unsafe_code, reason = "a counting allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
 use sf_core::{Moment, QosClass, StepOut, StepPlan};
+use sf_counting::allocations_of;
 use sf_sched::{Admission, Outcome, Scheduler, SchedulerSettings};
 
 mod support;
 
 use support::ask::ask;
 use support::engine::{ModelEngine, Setup};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promises.
-        unsafe { System.dealloc(at, layout) };
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Allocations that `work` does.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = COUNT.with(Cell::get);
-    work();
-    COUNT.with(Cell::get) - before
-}
 
 /// Allocations of the scheduler in `ticks` ticks of `requests`, after some to get going, and the steps it planned.
 fn measure(settings: SchedulerSettings, setup: Setup, requests: Vec<Admission>, ticks: u32) -> (u64, u64) {
@@ -62,14 +24,14 @@ fn measure(settings: SchedulerSettings, setup: Setup, requests: Vec<Admission>, 
     let mut now = Moment(0);
     let (mut counted, mut steps) = (0, 0);
     for tick in 0..ticks + 100 {
-        let mut spent = allocations(|| assert!(scheduler.plan(now, &mut plan, &mut outcomes)));
+        let mut spent = allocations_of(|| assert!(scheduler.plan(now, &mut plan, &mut outcomes)));
         engine.begin(&plan);
         out.last = false;
         while !out.last {
             now = now + Duration::from_nanos(engine.step_ns());
             engine.next(&mut out).unwrap();
-            spent += allocations(|| scheduler.apply(now, &out, &mut outcomes));
-            allocations(|| _ = scheduler.should_yield());
+            spent += allocations_of(|| scheduler.apply(now, &out, &mut outcomes));
+            allocations_of(|| _ = scheduler.should_yield());
             steps += u64::from(tick >= 100);
             assert!(!outcomes.iter().any(|outcome| matches!(outcome, Outcome::Finished { .. })), "too short");
             outcomes.clear();

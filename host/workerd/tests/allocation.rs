@@ -1,44 +1,12 @@
 //! The server's side of a link allocates nothing per token once its buffers have grown.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-#![expect(unsafe_code, reason = "a counting allocator")]
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use common::{Bench, exe};
 use sf_core::{Feed, LaneId, LaneOp, LaneSpec, SamplerSpec, StepOut, StepPlan, Token};
+use sf_counting::allocations;
 use sf_engine::{Link, open_in_process, open_worker};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promises.
-        unsafe { System.dealloc(at, layout) };
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promises.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const LANES: u32 = 3;
 
@@ -77,11 +45,11 @@ fn steps_and_ticks_allocate_nothing_in_the_server() {
         for depth in [1, 1, 16, 1, 16] {
             tick(link.as_mut(), &mut plan, &mut out, depth);
         }
-        let before = COUNT.with(Cell::get);
+        let before = allocations();
         for depth in [1, 1, 32, 1, 1, 32, 1] {
             tick(link.as_mut(), &mut plan, &mut out, depth);
         }
-        assert_eq!(COUNT.with(Cell::get) - before, 0, "{:?}", link.pid());
+        assert_eq!(allocations() - before, 0, "{:?}", link.pid());
         let told: Vec<usize> =
             out.lanes.iter().map(|told| told.result.clone().unwrap().unwrap().top.len()).collect();
         assert_eq!(told, [0, 2, 4]);

@@ -2,10 +2,10 @@
 //! so that no prefix cache helps where none is meant to.
 
 use serde_json::json;
+use sf_load::Rng;
 
 use crate::error::BenchError;
 use crate::server::Server;
-use crate::stats::Random;
 
 const PLACES: [&str; 8] =
     ["harbour", "mountain", "library", "desert", "railway", "market", "island", "laboratory"];
@@ -75,12 +75,12 @@ pub(crate) fn fit(
 
 /// Twice as many words as tokens are wanted: no tokenizer needs fewer than half a token for a word of English.
 fn words(seed: usize, tokens: usize) -> Vec<String> {
-    let mut random = Random(seed as u64);
+    let mut random = Rng::new(seed as u64, 0);
     let mut words = Vec::with_capacity(tokens * 2 + 16);
     let mut sentence = format!("Report {seed}.");
     while words.len() < tokens * 2 + 8 {
         words.extend(sentence.split(' ').map(str::to_owned));
-        let mut pick = |from: &[&'static str; 8]| from[random.below(8)];
+        let mut pick = |from: &[&'static str; 8]| from[random.below(8) as usize];
         sentence = format!(
             "The {} of the {} {} {} near the {}.",
             pick(&PEOPLE),

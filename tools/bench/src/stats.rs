@@ -46,31 +46,6 @@ pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// A small random stream (SplitMix64): the same seed gives the same moments and words.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    /// The next 64 bits.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// In `[0, 1)`.
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// In `[0, below)`.
-    pub(crate) fn below(&mut self, below: usize) -> usize {
-        (self.unit() * below as f64) as usize
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,14 +71,5 @@ mod tests {
         check(&[6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 3.5);
         assert_eq!(median_by_rank(&[vec![3.0, 1.0], vec![2.0, 6.0], vec![9.0, 2.0]]), [2.0, 6.0]);
         assert!(median_by_rank(&[]).is_empty());
-    }
-
-    #[test]
-    fn the_random_stream_is_uniform_enough() {
-        let mut random = Random(1);
-        let mut hits = [0; 10];
-        (0..10_000).for_each(|_| hits[random.below(10)] += 1);
-        assert!(hits.iter().all(|hits| (850..1150).contains(hits)), "{hits:?}");
-        assert!((0..1000).map(|_| random.unit()).all(|unit| (0.0..1.0).contains(&unit)));
     }
 }

@@ -34,6 +34,7 @@ pub use options::{Connections, Live, Quiet, RunOptions, Watch};
 pub use progress::Progress;
 pub use record::{Outcome, Record, Run, Usage};
 pub use report::{Asked, CpuReport, LoadReport, Report, SCHEMA};
+pub use rng::Rng;
 pub use server::{OwnServer, free_port};
 pub use shot::{Leave, Plan, Shot, Source, Start, Timed};
 pub use summary::{Percentiles, Requests, Summary, Tokens, Window, by_class, summarize};

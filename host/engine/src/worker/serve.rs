@@ -311,10 +311,10 @@ fn probe_once(library: &Path, depth: u32, budget: Duration) -> Result<(), Engine
 #[cfg(test)]
 mod tests {
     use sf_core::{Feed, LaneId, LaneOp, LaneSpec, SamplerSpec, Token};
+    use sf_counting::allocations;
     use sf_kit::{OpenRequest, Rooms, Runtime, noop};
 
     use super::*;
-    use crate::counting::allocations;
 
     /// Gives the server a plan and returns the last of its answers, and how many there were.
     fn ask(server: &mut Server<'_>, plan: &StepPlan, bytes: &mut Vec<u8>) -> (StepOut, u32) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use sf_load::Rng;
 
 use super::toys::Toy;
 use crate::client::{self, Answer, Ask, Drawing};
@@ -11,7 +12,7 @@ use crate::error::BenchError;
 use crate::prompts;
 use crate::serve::{Found, Row, Scenario, Setup, Stage, Target};
 use crate::server::Server;
-use crate::stats::{Random, median, ms, percentile};
+use crate::stats::{median, ms, percentile};
 
 pub(crate) const SAMPLE: Scenario = Scenario {
     name: "kill",
@@ -131,7 +132,7 @@ impl Hunt {
             restarts: server.metric(RESTARTS).unwrap_or(0.0),
             kills: limit.kills,
         };
-        let mut random = Random(2024);
+        let mut random = Rng::new(2024, 0);
         let begun = Instant::now();
         for kill in 0..limit.kills {
             if begun.elapsed().as_secs_f64() > limit.seconds {

@@ -8,6 +8,8 @@ use super::Finding;
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("sf-abi", 0, &[]),
     ("sf-core", 0, &[]),
+    // Tests only: linking it replaces the allocator.
+    ("sf-counting", 0, &[]),
     // The load generator stands beside the product: the command line may carry it, nothing else of the host.
     ("sf-load", 0, &[]),
     ("sf-abi-sdk", 1, &["sf-abi"]),

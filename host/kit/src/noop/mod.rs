@@ -4,6 +4,9 @@
 //! made when the model is opened, so that a step costs little more than the calls.
 #![expect(unsafe_code, reason = "the other side of the ABI: fills its tables and records")]
 
+mod lanes;
+mod steps;
+
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +20,8 @@ use sf_abi::{
 };
 
 use crate::calls::borrow;
+use lanes::{export_size, export_state, fork, import_state, lane_create, lane_free, lane_truncate};
+use steps::{step_begin, step_end};
 
 /// Tokens in the vocabulary.
 pub const VOCAB: usize = 64;
@@ -28,10 +33,6 @@ pub const LANES: usize = 64;
 pub const KEYS: [&str; 6] = ["ctx.max", "lanes.max", "step.tokens.max", "threads", "kv.type_k", "kv.type_v"];
 
 const WINDOW: u32 = 1 << 20;
-/// What begins an exported lane: "noop".
-const IDENTITY: u32 = u32::from_le_bytes(*b"noop");
-/// Bytes of an exported lane.
-const ENVELOPE: usize = 12;
 const DESCRIPTOR: &str = concat!(
     r#"{"descriptor_version":1,"id":"noop","version":"0.1.0","about":"computes nothing","abi":[0,1],"#,
     r#""formats":[{"format":"none"}],"interfaces":["sf.engine/1","sf.kv/1"],"#,
@@ -319,265 +320,6 @@ impl Live {
         }
         self.outs.push(out);
     }
-}
-
-unsafe extern "C" fn lane_create(model: *mut SfrModel, lane: *mut u64, err: *mut SfrError) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    match model.live().add(0, model.lanes_max) {
-        Some(id) => {
-            // SAFETY: the header: `lane` is the caller's.
-            unsafe { *lane = id };
-            SFR_OK
-        }
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        None => unsafe { fail(err, SFR_E_CAPACITY, SFR_SCOPE_LANE, "all lanes are taken") },
-    }
-}
-
-unsafe extern "C" fn lane_free(model: *mut SfrModel, lane: u64, err: *mut SfrError) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    let mut live = model.live();
-    match live.lanes.iter().position(|one| one.id == lane) {
-        Some(at) => {
-            live.lanes.swap_remove(at);
-            SFR_OK
-        }
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        None => unsafe { fail(err, SFR_E_NOT_FOUND, SFR_SCOPE_LANE, "no such lane") },
-    }
-}
-
-unsafe extern "C" fn lane_truncate(
-    model: *mut SfrModel,
-    lane: u64,
-    want: u32,
-    got: *mut u32,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    let mut live = model.live();
-    let Some(lane) = live.lane(lane) else {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, SFR_E_NOT_FOUND, SFR_SCOPE_LANE, "no such lane") };
-    };
-    lane.len = lane.len.min(want);
-    // SAFETY: the header: `got` is the caller's.
-    unsafe { *got = lane.len };
-    SFR_OK
-}
-
-/// A lane's state is its length; the envelope says whose it is and what it adds up to.
-fn envelope(len: u32) -> [u8; ENVELOPE] {
-    let mut bytes = [0; ENVELOPE];
-    for (to, word) in bytes.chunks_exact_mut(4).zip([IDENTITY, len, !len.wrapping_mul(0x9E37_79B9)]) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-/// Whether a lane holds `upto` positions; else the error's code and words.
-fn covers(live: &mut Live, lane: u64, upto: u32) -> Result<(), (SfrStatus, &'static str)> {
-    match live.lane(lane).map(|lane| lane.len) {
-        None => Err((SFR_E_NOT_FOUND, "no such lane")),
-        Some(len) if upto > len => Err((SFR_E_ARG, "upto lies past the lane's end")),
-        Some(_) => Ok(()),
-    }
-}
-
-unsafe extern "C" fn export_size(
-    model: *mut SfrModel,
-    lane: u64,
-    upto: u32,
-    bytes: *mut u64,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    if let Err((code, message)) = covers(&mut model.live(), lane, upto) {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, code, SFR_SCOPE_LANE, message) };
-    }
-    // SAFETY: the header: `bytes` is the caller's.
-    unsafe { *bytes = ENVELOPE as u64 };
-    SFR_OK
-}
-
-unsafe extern "C" fn export_state(
-    model: *mut SfrModel,
-    lane: u64,
-    upto: u32,
-    out: *mut SfrBuf,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    if let Err((code, message)) = covers(&mut model.live(), lane, upto) {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, code, SFR_SCOPE_LANE, message) };
-    }
-    // SAFETY: the header: `out` is the caller's record.
-    unsafe { answer(out, &envelope(upto)) }
-}
-
-unsafe extern "C" fn import_state(
-    model: *mut SfrModel,
-    bytes: *const c_void,
-    len: u64,
-    lane: *mut u64,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    let state = SfrStr { p: bytes.cast(), n: len };
-    // SAFETY: the header: `len` bytes are readable at `bytes`.
-    let state = unsafe { borrow(state, ENVELOPE + 1) };
-    let word = |at: usize| state.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-    let (code, message) = match (word(0), word(4)) {
-        (Some(IDENTITY), Some(held)) if state == envelope(held) && held <= model.window => {
-            match model.live().add(held, model.lanes_max) {
-                Some(id) => {
-                    // SAFETY: the header: `lane` is the caller's.
-                    unsafe { *lane = id };
-                    return SFR_OK;
-                }
-                None => (SFR_E_CAPACITY, "all lanes are taken"),
-            }
-        }
-        (Some(IDENTITY), _) => (SFR_E_CHECKSUM, "the envelope is damaged"),
-        _ => (SFR_E_IDENTITY, "the envelope is not of this runtime"),
-    };
-    // SAFETY: the header: `err` is NULL or the caller's record.
-    unsafe { fail(err, code, SFR_SCOPE_LANE, message) }
-}
-
-unsafe extern "C" fn fork(
-    model: *mut SfrModel,
-    parent: u64,
-    upto: u32,
-    child: *mut u64,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    let mut live = model.live();
-    let (code, message) = match live.lane(parent).map(|lane| lane.len) {
-        None => (SFR_E_NOT_FOUND, "no such lane"),
-        Some(len) if upto > len => (SFR_E_ARG, "upto lies past the parent's end"),
-        Some(_) => match live.add(upto, model.lanes_max) {
-            Some(id) => {
-                // SAFETY: the header: `child` is the caller's.
-                unsafe { *child = id };
-                return SFR_OK;
-            }
-            None => (SFR_E_CAPACITY, "all lanes are taken"),
-        },
-    };
-    // SAFETY: the header: `err` is NULL or the caller's record.
-    unsafe { fail(err, code, SFR_SCOPE_LANE, message) }
-}
-
-/// The records of an array of the plan.
-///
-/// # Safety
-/// `plan` is a plan of the header whose array holds records of type `T`, written with our stride.
-unsafe fn records<'a, T>(plan: &SfrPlan, array: &SfrArray) -> Option<&'a [T]> {
-    let bytes = u64::from(array.count) * size_of::<T>() as u64;
-    let fits = array.at.checked_add(bytes).is_some_and(|end| end <= plan.arena_len);
-    if !fits || !array.at.is_multiple_of(8) || array.stride as usize != size_of::<T>() {
-        return None;
-    }
-    // SAFETY: the array was just found to lie within the arena.
-    let at = unsafe { plan.arena.cast::<u8>().add(array.at as usize) };
-    // SAFETY: `count` records stand there, aligned to 8 by `at` and the arena.
-    Some(unsafe { std::slice::from_raw_parts(at.cast(), array.count as usize) })
-}
-
-unsafe extern "C" fn step_begin(
-    model: *mut SfrModel,
-    plan: *const SfrPlan,
-    ticket: *mut u64,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    // SAFETY: the header: `plan` is the caller's record.
-    let plan = unsafe { &*plan };
-    let mut live = model.live();
-    if live.flight.is_some() {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, SFR_E_STATE, 0, "a step is in flight") };
-    }
-    // SAFETY: the plan's feeds are sfr_feed.
-    let feeds = unsafe { records::<SfrFeed>(plan, &plan.feeds) };
-    // SAFETY: the plan's tokens are uint32_t.
-    let tokens = unsafe { records::<u32>(plan, &plan.tokens) };
-    let (Some(feeds), Some(tokens)) = (feeds, tokens) else {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, sf_abi::SFR_E_ABI, 0, "an array leaves the arena") };
-    };
-    let whole = |feed: &SfrFeed| {
-        let end = u64::from(feed.token_off) + u64::from(feed.token_len);
-        let rows = u64::from(feed.row_off) + u64::from(feed.row_len);
-        feed.token_len > 0 && end <= tokens.len() as u64 && rows <= u64::from(feed.token_len)
-    };
-    if !feeds.iter().all(whole) {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, SFR_E_ARG, 0, "a run leaves the tokens, or its rows leave the run") };
-    }
-    live.outs.clear();
-    live.rows.clear();
-    for feed in feeds {
-        let run = &tokens[feed.token_off as usize..][..feed.token_len as usize];
-        live.feed(feed, run, model.window);
-    }
-    live.steps += 1;
-    live.flight = Some(plan.seq);
-    // SAFETY: the header: `ticket` is the caller's.
-    unsafe { *ticket = plan.seq };
-    SFR_OK
-}
-
-unsafe extern "C" fn step_end(
-    model: *mut SfrModel,
-    ticket: u64,
-    result: *mut SfrResult,
-    err: *mut SfrError,
-) -> SfrStatus {
-    // SAFETY: the header: the handle is open.
-    let model = unsafe { model_of(model) };
-    // SAFETY: the header: `result` is the caller's record.
-    let result = unsafe { &mut *result };
-    let mut live = model.live();
-    if live.flight != Some(ticket) {
-        // SAFETY: the header: `err` is NULL or the caller's record.
-        return unsafe { fail(err, SFR_E_STATE, 0, "this step is not in flight") };
-    }
-    let lanes_bytes = size_of_val(live.outs.as_slice());
-    let rows_bytes = size_of_val(live.rows.as_slice());
-    result.arena_used = (lanes_bytes + rows_bytes) as u64;
-    if result.arena_len < result.arena_used {
-        return SFR_E_SMALL_BUFFER;
-    }
-    let arena = result.arena.cast::<u8>();
-    // SAFETY: the arena has room for both arrays.
-    unsafe { std::ptr::copy_nonoverlapping(live.outs.as_ptr().cast(), arena, lanes_bytes) };
-    // SAFETY: the arena has room for both arrays.
-    let behind = unsafe { arena.add(lanes_bytes) };
-    // SAFETY: the arena has room for both arrays.
-    unsafe { std::ptr::copy_nonoverlapping(live.rows.as_ptr().cast(), behind, rows_bytes) };
-    let lane = size_of::<SfrLaneOut>() as u32;
-    let row = size_of::<SfrRow>() as u32;
-    result.lanes = SfrArray { at: 0, count: live.outs.len() as u32, stride: lane };
-    result.rows = SfrArray { at: lanes_bytes as u64, count: live.rows.len() as u32, stride: row };
-    result.logits = model.table.as_ptr().cast();
-    (result.logits_rows, result.logits_stride) = (ROWS as u64, (VOCAB * 4) as u32);
-    (result.logits_dtype, result.vocab) = (SFR_DTYPE_F32, VOCAB as u32);
-    (result.seq, result.flags, result.device_ns) = (ticket, 0, 0);
-    live.flight = None;
-    SFR_OK
 }
 
 unsafe extern "C" fn stats(model: *mut SfrModel, out: *mut SfrStats) -> SfrStatus {

@@ -1,4 +1,4 @@
-//! Counts what a test's thread allocates.
+//! Counts what a test's thread allocates: a program that links this crate gets a counting global allocator.
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,9 +8,16 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations of this thread so far.
-pub(crate) fn allocations() -> u64 {
+/// Allocations of this thread so far, reallocations included.
+pub fn allocations() -> u64 {
     COUNT.with(Cell::get)
+}
+
+/// Allocations of this thread that `work` does.
+pub fn allocations_of(work: impl FnOnce()) -> u64 {
+    let before = allocations();
+    work();
+    allocations() - before
 }
 
 struct Counting;
@@ -37,3 +44,15 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_thread_allocates_is_counted() {
+        assert_eq!(allocations_of(|| {}), 0);
+        assert_eq!(allocations_of(|| drop(std::hint::black_box(Box::new(7)))), 1);
+        assert_eq!(allocations_of(|| drop(std::hint::black_box(Vec::<u8>::new()))), 0);
+    }
+}
