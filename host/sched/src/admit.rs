@@ -116,16 +116,30 @@ impl Scheduler {
             return None;
         }
         let room = self.class_room();
+        let suspects = self.caution(room)?;
+        let may_run = |waiting: &Waiting| may_run(waiting, room) && (!suspects || waiting.job.is_suspect());
         if self.lanes.len() < self.batch() {
-            let choice = self.queue.next(&self.settings, |waiting| may_run(waiting, room));
+            let choice = self.queue.next(&self.settings, may_run);
             return choice.map(|choice| (choice, None));
         }
         let victims = QosClass::ALL.map(|class| self.victim_below(class));
-        let at = self.queue.first_by_class(|waiting| {
-            may_run(waiting, room) && victims[waiting.job.class.index()].is_some()
-        })?;
+        let at = self
+            .queue
+            .first_by_class(|waiting| may_run(waiting) && victims[waiting.job.class.index()].is_some())?;
         let choice = Choice { at, starved: false, overtakes: false };
         Some((choice, victims[self.queue.waiting[at].job.class.index()]))
+    }
+
+    /// Whether only suspects of ending engines may be admitted; `None`: nobody may. One suspect at a time runs, beside
+    /// requests that are proven, so that the next loss tells who it was, and only that one is failed for it.
+    fn caution(&self, room: [bool; 4]) -> Option<bool> {
+        let unproven = || self.lanes.iter().filter(|lane| lane.is_live() && !lane.job.is_proven());
+        if unproven().any(|lane| lane.job.is_suspect()) {
+            return None;
+        }
+        let mut waiting = self.queue.waiting.iter();
+        let suspects = waiting.any(|waiting| waiting.job.is_suspect() && may_run(waiting, room));
+        (!suspects || unproven().next().is_none()).then_some(suspects)
     }
 
     /// Which classes are below their caps.

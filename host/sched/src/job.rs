@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use sf_core::{LaneSpec, Moment, QosClass, RequestId, SamplerSpec, Token};
+use sf_core::{LaneSpec, Moment, QosClass, RequestId, SamplerSpec, Token, limits};
 
 use crate::types::{Admission, Stop};
 
 /// Drawn tokens for which a job's vectors make room at once; beyond that they grow by doubling.
 const DRAWN_ROOM_MAX: usize = 8 << 10;
+
+/// Engines that may die under a request before it is kept apart from others.
+const SUSPECT_AFTER: u32 = 2;
 
 /// A request, wherever it is.
 #[derive(Debug)]
@@ -32,8 +35,10 @@ pub(crate) struct Job {
     pub(crate) started: bool,
     /// Prompt tokens that were there already when it started.
     pub(crate) cached: u32,
-    /// Engines that died under it.
+    /// Engines that died under it before it had proved harmless.
     pub(crate) engines_lost: u32,
+    /// Tokens drawn on the present engine.
+    fresh: u32,
     /// Its client is behind.
     pub(crate) held: bool,
 }
@@ -65,6 +70,7 @@ impl Job {
             started: false,
             cached: 0,
             engines_lost: 0,
+            fresh: 0,
             held: false,
         }
     }
@@ -101,6 +107,10 @@ impl Job {
     /// Takes a token drawn when the lane held `len` positions, all of this job's tokens.
     pub(crate) fn draw(&mut self, token: Token, len: u32) -> Drawn {
         self.drawn += 1;
+        self.fresh = self.fresh.saturating_add(1);
+        if self.is_proven() {
+            self.engines_lost = 0;
+        }
         if self.stop.ends(token) {
             return Drawn::EndOfText;
         }
@@ -110,6 +120,24 @@ impl Job {
         }
         self.tokens.push(token);
         Drawn::Continue
+    }
+
+    /// It has drawn so much on this engine that it is not what ends engines.
+    pub(crate) fn is_proven(&self) -> bool {
+        u64::from(self.fresh) >= limits::RESTART_TOKENS_MIN
+    }
+
+    /// Engines died under it, with others that may be to blame as well: it runs next to proven requests only.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.engines_lost >= SUSPECT_AFTER
+    }
+
+    /// Its engine is gone; true when it cannot be ruled out as the cause.
+    pub(crate) fn lose_engine(&mut self) -> bool {
+        let blamed = !self.is_proven();
+        self.engines_lost += u32::from(blamed);
+        self.fresh = 0;
+        blamed
     }
 
     pub(crate) fn is_due(&self, now: Moment) -> bool {

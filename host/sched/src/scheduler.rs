@@ -237,8 +237,7 @@ impl Scheduler {
             self.background_quiet = 0;
         }
         for mut job in lanes.into_iter().filter(|lane| lane.end == End::No).map(|lane| lane.job) {
-            job.engines_lost += 1;
-            if job.engines_lost > limits::RESUMES_MAX {
+            if job.lose_engine() && job.engines_lost > limits::RESUMES_MAX {
                 self.queue.parties.leave(job.party);
                 let failure = Failure::EnginesLost { engines: job.engines_lost };
                 outcomes.push(Outcome::Failed { request: job.request, failure });

@@ -73,6 +73,37 @@ fn who_only_waited_is_not_blamed_for_dead_engines() {
 }
 
 #[test]
+fn a_request_that_ends_every_engine_fails_alone() {
+    for killer in 0..8 {
+        let mut drive = drive(8);
+        drive.engine.killer = Some(killer);
+        (0..8).for_each(|one| drive.submit(ask(one, 40, 100)));
+        drive.run_until(1000, |drive| drive.of(killer).end.is_some());
+        // Who comes meanwhile, and whoever comes later, is served as well.
+        drive.submit(ask(8, 20, 10));
+        drive.run(1000);
+        let fate = &drive.of(killer).end;
+        assert!(matches!(fate, Some(End::Failed(Failure::EnginesLost { .. }))), "{killer}: {fate:?}");
+        let others = (0..9).filter(|one| *one != killer);
+        others.for_each(|one| assert!(drive.of(one).is_complete(), "{killer} took {one} with it"));
+    }
+}
+
+#[test]
+fn engines_that_die_now_and_then_do_not_add_up() {
+    let mut drive = drive(2);
+    drive.submit(ask(0, 20, 1000));
+    for _ in 0..10 {
+        let before = drive.of(0).tokens.len();
+        drive.run_until(200, |drive| drive.of(0).tokens.len() >= before + 80);
+        drive.now(Event::Kill);
+        drive.tick();
+    }
+    drive.run(1000);
+    assert!(drive.of(0).is_complete());
+}
+
+#[test]
 fn resumed_requests_go_before_their_class() {
     let mut drive = drive(2);
     (0..6).for_each(|one| drive.submit(ask(one, 50, 60)));

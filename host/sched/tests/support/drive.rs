@@ -171,8 +171,9 @@ impl Drive {
         if planned {
             self.engine.begin(&plan);
             self.rules.ticked(&plan, &self.engine);
+            let dies = self.engine.feeds_killer(&plan);
             self.plan = plan;
-            self.steps();
+            if dies { self.lose() } else { self.steps() }
         } else {
             self.plan = plan;
         }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sf_core::{Direction, LaneFault, LaneId, LaneOp, LaneSpec, Move, StashKey, StepPlan, Token};
+use sf_core::{Direction, Feed, LaneFault, LaneId, LaneOp, LaneSpec, Move, StashKey, StepPlan, Token};
 use sf_sched::{EngineFacts, SchedulerSettings};
 
 use super::cells::Cells;
@@ -146,6 +146,8 @@ pub(crate) struct ModelEngine {
     pub(crate) yields: bool,
     /// It dies in its next step.
     pub(crate) die: bool,
+    /// A request that ends every engine as soon as it is fed, by its seed.
+    pub(crate) killer: Option<u64>,
     stashes: BTreeMap<StashKey, Lane>,
     stash_keys: BTreeSet<StashKey>,
     failed: BTreeSet<LaneId>,
@@ -168,6 +170,7 @@ impl ModelEngine {
             tick: None,
             yields: false,
             die: false,
+            killer: None,
             stashes: BTreeMap::new(),
             stash_keys: BTreeSet::new(),
             failed: BTreeSet::new(),
@@ -181,9 +184,16 @@ impl ModelEngine {
         let mut next = ModelEngine::new(self.setup.clone(), self.limits.clone());
         next.chance = self.chance.clone();
         next.done = self.done.clone();
+        next.killer = self.killer;
         next.faults = std::mem::take(&mut self.faults);
         next.refused_alone = std::mem::take(&mut self.refused_alone);
         *self = next;
+    }
+
+    /// Whether a plan that was begun feeds the request that ends engines.
+    pub(crate) fn feeds_killer(&self, plan: &StepPlan) -> bool {
+        let seed = |feed: &Feed| self.lanes.get(&feed.lane).map(|lane| lane.spec.sampler.seed);
+        self.killer.is_some() && plan.feeds.iter().any(|feed| seed(feed) == self.killer)
     }
 
     /// Cells in use by lanes of which that can be known.
