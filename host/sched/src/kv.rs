@@ -264,8 +264,9 @@ impl Kv {
 
     fn evict(&mut self, at: usize, plan: &mut StepPlan) {
         let lane = self.residents.remove(at).lane;
-        if !self.shedding {
-            let tokens = self.tree.tokens(lane, self.tree.len(lane));
+        let len = self.tree.len(lane);
+        if !self.shedding && self.stash.wants(len, self.prompt_ns) {
+            let tokens = self.tree.tokens(lane, len);
             self.stash.keep(lane, tokens, self.prompt_ns, plan);
         }
         self.close(lane, plan);

@@ -70,8 +70,6 @@ pub(crate) struct Lane {
     pub(crate) run_max: u32,
     /// Times in a row that it was refused a single cell while it was alone.
     pub(crate) refusals: u32,
-    /// The engine refused its feed for another's fault.
-    pub(crate) unfed: bool,
     /// Of an idle lane that it took over.
     pub(crate) pin: Option<Pin>,
     /// The highest class of those that wait for what it computes.
@@ -99,7 +97,6 @@ impl Lane {
             fed: 0,
             run_max: u32::MAX,
             refusals: 0,
-            unfed: false,
             pin: None,
             boost: QosClass::Background,
             stop_at: u32::MAX,

@@ -50,7 +50,7 @@ impl Scheduler {
         }
         if out.step == 0 {
             for lane in &mut self.lanes {
-                (lane.fed, lane.unfed) = (0, false);
+                lane.fed = 0;
             }
             match tally.fed {
                 [true, _] => self.background_quiet = 0,
@@ -66,15 +66,10 @@ impl Scheduler {
         let Err(fault) = &out.result else { return };
         let copied = self.kv.stash.is_to_blame(out.lane);
         let at = self.at(out.lane);
-        if copied {
-            // The lane was copied, closed and made anew: only its feed suffered.
-            if let Some(at) = at {
-                self.lanes[at].unfed = true;
-            }
-            return;
-        }
         let Some(at) = at else {
-            self.kv.spoil(out.lane);
+            if !copied {
+                self.kv.spoil(out.lane);
+            }
             return;
         };
         let lane = &mut self.lanes[at];
@@ -100,6 +95,10 @@ impl Scheduler {
         lane.tries += 1;
         match how {
             How::Taken(way) if !full => self.kv.able.note(way, false),
+            // It came back whole and could not be cut; whole it is as good as ever.
+            How::Restored(_) if lane.cut > 0 && fault.code == LaneFault::UNSUPPORTED => {
+                self.kv.able.note(Way::Cut, false);
+            }
             How::Restored(key) if !full => self.kv.stash.spoil(key),
             How::Cold => {
                 let tries_max = if full { CAPACITY_TRIES_MAX } else { TRIES_MAX };
@@ -137,7 +136,7 @@ impl Scheduler {
 
     fn settle_lane(&mut self, out: &LaneOut, tally: &mut Tally, outcomes: &mut Vec<Outcome>) {
         let Some(at) = self.at(out.lane) else { return };
-        if self.lanes[at].entry != Entry::Open || std::mem::take(&mut self.lanes[at].unfed) {
+        if self.lanes[at].entry != Entry::Open {
             return;
         }
         tally.fed[usize::from(self.lanes[at].job.class != QosClass::Background)] = true;

@@ -98,10 +98,15 @@ impl Stash {
         }
     }
 
+    /// Whether a copy of so many positions is worth a look at their tokens.
+    pub(crate) fn wants(&self, positions: u32, prompt_ns: Option<u64>) -> bool {
+        self.bytes_max > 0 && self.pays(positions, prompt_ns)
+    }
+
     /// Copies an idle lane that is about to be closed, if that pays.
     pub(crate) fn keep(&mut self, lane: LaneId, tokens: Vec<Token>, pace: Option<u64>, plan: &mut StepPlan) {
         let positions = tokens.len() as u32;
-        if self.bytes_max == 0 || !self.pays(positions, pace) {
+        if !self.wants(positions, pace) {
             return;
         }
         // With nothing measured yet one copy is in the making at most, so that its size is known before the next.
@@ -121,7 +126,6 @@ impl Stash {
             copy.stamp = self.next_key;
             return;
         }
-        self.drop_if(|copy| copy.ready && tokens.starts_with(&copy.tokens));
         self.shrink(self.bytes_max - bytes, COPIES_MAX - 1);
         self.flush(plan);
         if self.bytes + bytes > self.bytes_max {
@@ -219,11 +223,20 @@ impl Stash {
             }
             Direction::Stashed => {
                 self.stashes += 1;
-                if let Some(copy) = self.copies.iter_mut().find(|copy| copy.key == done.key) {
-                    self.bytes = self.bytes - copy.bytes + done.bytes;
-                    (copy.bytes, copy.ready) = (done.bytes, true);
-                }
+                self.made(done);
             }
+        }
+    }
+
+    /// A copy is there; those of its beginning are of no use any more.
+    fn made(&mut self, done: &Move) {
+        let Some(copy) = self.copies.iter_mut().find(|copy| copy.key == done.key) else { return };
+        self.bytes = self.bytes - copy.bytes + done.bytes;
+        (copy.bytes, copy.ready) = (done.bytes, true);
+        let tokens = std::mem::take(&mut copy.tokens);
+        self.drop_if(|copy| copy.ready && copy.key != done.key && tokens.starts_with(&copy.tokens));
+        if let Some(copy) = self.copies.iter_mut().find(|copy| copy.key == done.key) {
+            copy.tokens = tokens;
         }
     }
 

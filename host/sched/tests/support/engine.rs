@@ -263,6 +263,7 @@ impl ModelEngine {
         assert!(!self.lanes.contains_key(&lane), "lane {lane} is open already");
         self.failed.remove(&lane);
         if !self.setup.noise.op.hit(&mut self.chance) {
+            tick.pardon(lane);
             return true;
         }
         self.failed.insert(lane);

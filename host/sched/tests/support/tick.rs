@@ -50,6 +50,11 @@ impl Tick {
         self.op_faults.push((lane, fault));
     }
 
+    /// What failed on the lane's earlier life does not hit its next owner.
+    pub(crate) fn pardon(&mut self, lane: LaneId) {
+        self.op_faults.retain(|(failed, _)| *failed != lane);
+    }
+
     pub(crate) fn moved(&mut self, moved: Move) {
         self.moves.push(moved);
     }
