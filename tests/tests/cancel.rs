@@ -9,6 +9,15 @@ fn streaming(mut body: Value) -> Value {
     body
 }
 
+/// Answers that ended so.
+fn generations(server: &Server, outcome: &str) -> f64 {
+    let label = format!("outcome=\"{outcome}\"");
+    let text = server.get_text("/metrics");
+    let line =
+        text.lines().find(|line| line.starts_with("superfluid_generations_total") && line.contains(&label));
+    line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
 /// A neighbour that runs meanwhile, and what it says when it is alone.
 struct Neighbour {
     events: Events,
@@ -42,6 +51,10 @@ fn engine_a_decoding_request_frees_its_lane() {
     drop(events);
     server.wait_for_metric("superfluid_lanes_active", 1.0);
     neighbour.end();
+    assert_eq!(generations(&server, "cancelled"), 1.0);
+    // The neighbour's 300 twice, and far fewer than the other's 900.
+    let tokens = server.metric("superfluid_generation_tokens_total");
+    assert!((600.0..1200.0).contains(&tokens), "{tokens}");
 }
 
 #[test]
@@ -61,14 +74,13 @@ fn engine_a_prefilling_request_frees_its_lane() {
     let long = "a very long prompt ".repeat(800);
     let client = server.send("/v1/completions", &streaming(completion(&long, 5, 1)));
     server.wait_for_metric("superfluid_lanes_active", 2.0);
-    let tokens = server.metric("superfluid_generation_tokens_total");
     drop(client);
     server.wait_for_metric("superfluid_lanes_active", 1.0);
-    let outcome = server.get_text("/metrics");
-    let cancelled = outcome.lines().find(|line| line.contains("outcome=\"cancelled\"")).unwrap();
-    assert!(cancelled.ends_with(" 1"), "{cancelled}");
-    assert!(server.metric("superfluid_generation_tokens_total") >= tokens);
+    assert_eq!(generations(&server, "cancelled"), 1.0);
+    // Of 16,000 prompt tokens most were never computed.
+    let computed = server.metric("superfluid_prefill_tokens_total");
     neighbour.end();
+    assert!(server.metric("superfluid_prefill_tokens_total") - computed < 512.0);
 }
 
 #[test]
@@ -92,9 +104,13 @@ fn engine_a_stop_string_frees_the_lane_for_who_waits() {
     let stop: String = whole.chars().skip(20).take(3).collect();
     let mut endless = completion("abc", 900, 3);
     endless["stop"] = json!([stop]);
+    let before = server.metric("superfluid_generation_tokens_total");
     let stopped = text_of(&server.post("/v1/completions", &endless));
     assert_eq!(stopped, whole[..whole.find(&stop).unwrap()]);
-    server.wait_for_metric("superfluid_lanes_active", 0.0);
+    // The only lane is free for who comes now, long before the 900th token.
+    assert_eq!(text_of(&server.post("/v1/completions", &completion("abc", 60, 3))), whole);
+    let drawn = server.metric("superfluid_generation_tokens_total") - before;
+    assert!((80.0..300.0).contains(&drawn), "{drawn}");
 }
 
 #[test]
@@ -112,5 +128,6 @@ fn engine_a_crowd_that_vanishes_leaves_no_lane_busy() {
     drop(clients);
     server.wait_for_metric("superfluid_requests_waiting", 0.0);
     server.wait_for_metric("superfluid_lanes_active", 0.0);
+    assert_eq!(generations(&server, "cancelled"), 16.0);
     assert_eq!(text_of(&server.post("/v1/completions", &completion("still here", 20, 1))), expected);
 }

@@ -42,7 +42,7 @@ pub const STEP_MAX: Duration = Duration::from_secs(120);
 pub const RESTART_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause before a dead worker is started again.
 pub const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Restarts without one finished request in between before the model is retired.
+/// Restarts without a finished request or [`RESTART_TOKENS_MIN`] tokens in between before the model is retired.
 pub const RESTARTS_MAX: u32 = 5;
 /// Budget of a depth-0 probe.
 pub const PROBE_BUDGET: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub const TICK_TARGET: Duration = Duration::from_millis(250);
 pub const PREFILL_STEP_TARGET: Duration = Duration::from_millis(200);
 /// Default decode steps of one tick per lane (`--tick-decode-budget` is this times the lanes).
 pub const TICK_DECODE_STEPS: u32 = 32;
-/// Default `--prefill-budget`, tokens of one tick.
+/// Prompt tokens of one tick at most; what `--prefill-budget 0` means.
 pub const PREFILL_BUDGET: u32 = 4096;
 /// Default `--pressure-high`, percent of KV positions.
 pub const PRESSURE_HIGH_PCT: u32 = 85;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use sf_abi::descriptor::{Capability, ModelDescription};
+use sf_abi::{SFR_E_CAPACITY, SFR_E_NOMEM_DEVICE, SFR_E_NOMEM_HOST};
 use sf_core::limits::LANES_MAX;
 use sf_core::{EngineOption, OptionValue};
 use sf_engine::{EngineError, Link, OpenSpec};
@@ -68,7 +69,7 @@ impl Prefixes {
                     *spec = attempt;
                     return self.with_facts(link, lanes);
                 }
-                Err(error @ EngineError::Refused { .. }) if lanes > self.batch => {
+                Err(error) if lanes > self.batch && too_many(&error) => {
                     tracing::info!(lanes, %error, "the runtime is asked for fewer lanes");
                     refused = Some(error);
                 }
@@ -82,7 +83,7 @@ impl Prefixes {
         let cells = link.stats()?.kv_cells[0];
         let opened = link.opened();
         let facts = EngineFacts {
-            lanes: effective(&opened.description, "lanes.max").unwrap_or(lanes).clamp(self.batch, lanes),
+            lanes,
             kv_cells: cells,
             fork: opened.fork && self.can_here(&opened.description, "fork"),
             truncate: self.can_here(&opened.description, "truncate"),
@@ -126,12 +127,16 @@ fn can(capability: Option<&Capability>) -> Result<(), String> {
     }
 }
 
-fn effective(description: &ModelDescription, key: &str) -> Option<u32> {
-    description.effective.get(key)?.as_u64()?.try_into().ok()
+/// Whether fewer lanes could be the way out of a refusal: it names them, or memory.
+fn too_many(error: &EngineError) -> bool {
+    const MEMORY: [i32; 3] = [SFR_E_NOMEM_HOST, SFR_E_NOMEM_DEVICE, SFR_E_CAPACITY];
+    matches!(error, EngineError::Refused { code, field, .. } if field == "lanes.max" || MEMORY.contains(code))
 }
 
 #[cfg(test)]
 mod tests {
+    use sf_abi::{SFR_E_FORMAT, SFR_E_OPTION};
+
     use super::*;
 
     fn prefixes(kv: &str, batch: u32) -> Prefixes {
@@ -166,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_runtime_that_refuses_idle_lanes_is_asked_for_fewer() {
-        let check = |most: u32, expect: &[u32]| {
+        let check = |most: u32, (code, field): (i32, &str), expect: &[u32]| {
             let prefixes = prefixes(r#"{"fork":true}"#, 8);
             let mut spec = OpenSpec {
                 library: "/lib".into(),
@@ -181,19 +186,23 @@ mod tests {
                 let died = || EngineError::Died { how: "enough".to_owned(), last_words: String::new() };
                 let refused = || EngineError::Refused {
                     call: "open",
-                    code: -4,
+                    code,
                     scope: 0,
                     message: "too many".to_owned(),
-                    field: "lanes.max".to_owned(),
+                    field: field.to_owned(),
                 };
                 Err(if spec.lanes_max <= most { died() } else { refused() })
             };
             let error = prefixes.open(&mut spec, refuse).err().expect("it never opens");
             assert_eq!(asked.into_inner(), expect, "{error}");
         };
-        check(16, &[16]);
-        check(15, &[16, 12]);
-        check(8, &[16, 12, 8]);
-        check(0, &[16, 12, 8]);
+        let lanes = (SFR_E_OPTION, "lanes.max");
+        check(16, lanes, &[16]);
+        check(15, lanes, &[16, 12]);
+        check(8, lanes, &[16, 12, 8]);
+        check(0, lanes, &[16, 12, 8]);
+        check(8, (SFR_E_NOMEM_DEVICE, ""), &[16, 12, 8]);
+        check(8, (SFR_E_OPTION, "kv.type_k"), &[16]);
+        check(8, (SFR_E_FORMAT, ""), &[16]);
     }
 }

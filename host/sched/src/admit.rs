@@ -239,8 +239,8 @@ impl Scheduler {
         self.queue.waiting.iter().any(|waiting| may_run(waiting, room))
     }
 
-    /// Ends what passed its deadline.
-    pub(crate) fn expire(&mut self, now: Moment, outcomes: &mut Vec<Outcome>) {
+    /// Ends what passed its deadline. [`Scheduler::plan`] does it too; this is for times without an engine.
+    pub fn expire(&mut self, now: Moment, outcomes: &mut Vec<Outcome>) {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
             if lane.end != End::No || !lane.job.is_due(now) {

@@ -3,7 +3,7 @@
 //! The lane thread sleeps either here, when it has nothing to do, or in its link while the engine computes. In the
 //! second case an arrival that is worth it raises the engine's yield word itself, so that the tick ends at its next step.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sf_core::{Moment, RequestId};
 use sf_engine::Control;
 use sf_sched::Admission;
 
-use crate::mailbox::Mailbox;
+use crate::mailbox::Outbox;
 use crate::sync::lock;
 
 /// One answer to be generated.
@@ -21,7 +21,7 @@ pub(crate) struct Job {
     /// What the scheduler gets.
     pub(crate) admission: Admission,
     /// Where its tokens go.
-    pub(crate) mailbox: std::sync::Arc<Mailbox>,
+    pub(crate) mailbox: Outbox,
     /// When it was left here.
     pub(crate) submitted: Moment,
 }
@@ -58,7 +58,10 @@ pub(crate) struct Closed;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// Too many wait.
-    Full,
+    Full {
+        /// How many.
+        waiting: usize,
+    },
     /// The lane thread has ended.
     Closed,
 }
@@ -74,6 +77,8 @@ pub(crate) struct Desk {
     urgent: AtomicBool,
     /// Hint of the lane thread: an arrival would get a lane at once.
     has_room: AtomicBool,
+    /// Word of the lane thread: so many it took from here wait for a lane.
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -93,8 +98,9 @@ impl Desk {
         if papers.closed {
             return Err(NotTaken::Closed);
         }
-        if papers.news.jobs.len() >= QUEUE_REQUESTS_MAX {
-            return Err(NotTaken::Full);
+        let waiting = papers.news.jobs.len() + self.waiting.load(Ordering::SeqCst);
+        if waiting >= QUEUE_REQUESTS_MAX {
+            return Err(NotTaken::Full { waiting });
         }
         papers.news.jobs.push(job);
         self.news.store(true, Ordering::SeqCst);
@@ -153,6 +159,26 @@ impl Desk {
         lock(&self.papers).control = control;
     }
 
+    /// So many requests wait for a lane.
+    pub(crate) fn note_waiting(&self, waiting: usize) {
+        self.waiting.store(waiting, Ordering::SeqCst);
+    }
+
+    /// The lane thread ends: nobody takes what lies here any more.
+    pub(crate) fn abandon(&self) {
+        self.close();
+        // Dropped when the lock is free again: their streams are told.
+        let jobs = std::mem::take(&mut lock(&self.papers).news.jobs);
+        drop(jobs);
+    }
+
+    /// Whether an arrival would get a lane has changed while a tick runs.
+    pub(crate) fn note_room(&self, has_room: bool) {
+        if self.has_room.load(Ordering::SeqCst) != has_room {
+            self.begun(has_room);
+        }
+    }
+
     /// A tick has begun. What came since the desk was last looked at was too early for the yield word.
     pub(crate) fn begun(&self, has_room: bool) {
         self.has_room.store(has_room, Ordering::SeqCst);
@@ -197,26 +223,18 @@ impl Desk {
             None => drop(self.arrived.wait_while(papers, empty).unwrap_or_else(PoisonError::into_inner)),
         }
     }
-
-    /// Lets time pass, less when the desk is closed.
-    pub(crate) fn pause(&self, time: Duration) -> Result<(), Closed> {
-        let open = |papers: &mut Papers| !papers.closed;
-        let (papers, _) = self
-            .arrived
-            .wait_timeout_while(lock(&self.papers), time, open)
-            .unwrap_or_else(PoisonError::into_inner);
-        if papers.closed { Err(Closed) } else { Ok(()) }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
 
     use sf_core::{QosClass, SamplerSpec, Token};
     use sf_sched::Stop;
 
     use super::*;
+    use crate::mailbox::{Ending, Taken};
 
     fn job(request: u64) -> Job {
         let stop = Stop { end_tokens: Arc::from([]), tokens_max: 1, positions_max: 2 };
@@ -231,7 +249,7 @@ mod tests {
             reuse: true,
             pin: None,
         };
-        Job { admission, mailbox: Arc::default(), submitted: Moment::default() }
+        Job { admission, mailbox: Outbox::default(), submitted: Moment::default() }
     }
 
     #[test]
@@ -256,20 +274,36 @@ mod tests {
         for request in 0..QUEUE_REQUESTS_MAX as u64 {
             desk.submit(job(request)).unwrap();
         }
-        assert_eq!(desk.submit(job(0)), Err(NotTaken::Full));
+        assert_eq!(desk.submit(job(0)), Err(NotTaken::Full { waiting: QUEUE_REQUESTS_MAX }));
+        // What the lane thread took and could not start counts as well.
+        desk.take(&mut News::default()).unwrap();
+        desk.submit(job(0)).unwrap();
+        desk.note_waiting(QUEUE_REQUESTS_MAX - 1);
+        assert_eq!(desk.submit(job(0)), Err(NotTaken::Full { waiting: QUEUE_REQUESTS_MAX }));
         desk.close();
         assert_eq!(desk.submit(job(0)), Err(NotTaken::Closed));
     }
 
     #[test]
-    fn closing_wakes_a_thread_that_waits_or_pauses() {
-        for pausing in [false, true] {
+    fn an_abandoned_job_is_told_to_its_stream() {
+        let (desk, mailbox) = (Desk::default(), Arc::default());
+        desk.submit(Job { mailbox: Outbox::of(&mailbox), ..job(1) }).unwrap();
+        desk.abandon();
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = Taken { end: Some(Ending::Abandoned), caught_up: false };
+        assert_eq!(mailbox.poll_take(&mut Vec::new(), &mut cx), Poll::Ready(ended));
+        assert_eq!(desk.submit(job(2)), Err(NotTaken::Closed));
+    }
+
+    #[test]
+    fn closing_wakes_a_thread_that_waits() {
+        for limit in [None, Some(Duration::MAX)] {
             let desk = Arc::new(Desk::default());
             let theirs = Arc::clone(&desk);
             let thread = std::thread::spawn(move || {
                 let mut news = News::default();
                 while theirs.take(&mut news).is_ok() {
-                    if pausing { drop(theirs.pause(Duration::MAX)) } else { theirs.wait(None) }
+                    theirs.wait(limit);
                 }
             });
             desk.close();

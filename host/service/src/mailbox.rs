@@ -2,7 +2,8 @@
 //!
 //! The lane thread only ever appends; it never waits for a client. How far a client may fall behind is its to decide.
 
-use std::sync::Mutex;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use sf_core::{Fault, FinishReason, Sampled};
@@ -112,6 +113,33 @@ impl Mailbox {
         }
         std::mem::swap(&mut mail.tokens, tokens);
         Poll::Ready(Taken { end: mail.end.take(), caught_up: std::mem::take(&mut mail.held) })
+    }
+}
+
+/// The writing end: whoever waits at the other never waits for somebody who has dropped this.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(Arc<Mailbox>);
+
+impl Outbox {
+    /// The writing end of a mailbox.
+    pub(crate) fn of(mailbox: &Arc<Mailbox>) -> Outbox {
+        Outbox(Arc::clone(mailbox))
+    }
+}
+
+impl Deref for Outbox {
+    type Target = Mailbox;
+
+    fn deref(&self) -> &Mailbox {
+        &self.0
+    }
+}
+
+impl Drop for Outbox {
+    /// The first end counts.
+    fn drop(&mut self) {
+        self.0.end(Ending::Abandoned);
+        self.0.wake();
     }
 }
 

@@ -74,11 +74,19 @@ impl Drop for Model {
 }
 
 impl Model {
+    /// A lane thread that ended leaves its last word behind, which is not true any more.
+    fn state(&self) -> ModelState {
+        match self.state.has_changed() {
+            Ok(_) => self.state.borrow().clone(),
+            Err(_) => ModelState::Retired("its lane thread has ended".to_owned()),
+        }
+    }
+
     pub(crate) fn card(&self) -> ModelCard {
         ModelCard {
             id: self.id.clone(),
             created: self.created,
-            state: self.state.borrow().clone(),
+            state: self.state(),
             context_window: Some(self.window),
             runtime: Some(self.runtime.clone()),
             chat: self.codec.has_chat(),

@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
 use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
 use sf_core::{Fault, FaultKind, Input, Moment, RequestId, Token, Turn};
-use sf_sched::{Admission, Scheduler};
+use sf_sched::{Admission, QueueFull, Scheduler};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::desk::{Desk, Job, NotTaken};
-use crate::lanes::{LaneThread, Start};
-use crate::mailbox::Mailbox;
+use crate::lanes::{LaneThread, Start, queue_full};
+use crate::mailbox::{Mailbox, Outbox};
 use crate::meter::Meter;
 use crate::model::{Model, ModelSpec};
 use crate::stream::{AnswerStream, Answering};
@@ -138,13 +138,10 @@ async fn prompt(model: &Arc<Model>, input: &Input) -> Result<Vec<Token>, Fault> 
 
 fn submit(model: &Model, admission: Admission, now: Moment) -> Result<Answering, Fault> {
     let (request, mailbox) = (admission.request, Arc::new(Mailbox::default()));
-    let job = Job { admission, mailbox: Arc::clone(&mailbox), submitted: now };
+    let job = Job { admission, mailbox: Outbox::of(&mailbox), submitted: now };
     match model.desk.submit(job) {
         Ok(()) => Ok(Answering { request, mailbox, desk: Arc::clone(&model.desk), over: false }),
-        Err(NotTaken::Full) => {
-            let message = format!("{QUEUE_REQUESTS_MAX} requests wait for {} already", model.id);
-            Err(Fault::new(FaultKind::Busy, "queue_full", message).hint("retry later"))
-        }
+        Err(NotTaken::Full { waiting }) => Err(queue_full(&QueueFull { waiting, limit: QUEUE_REQUESTS_MAX })),
         Err(NotTaken::Closed) => {
             let message = format!("the lane thread of {} has ended", model.id);
             Err(Fault::new(FaultKind::Internal, "lane_thread_ended", message))

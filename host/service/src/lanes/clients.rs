@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use sf_core::limits::{CLIENT_STALL_MAX, TURN_EVENTS_MAX, WAKE_SPACING};
 use sf_core::{Fault, FaultKind, Moment, QosClass, RequestId, Sampled};
 
 use crate::desk::Leaving;
-use crate::mailbox::{Ending, Mailbox};
+use crate::mailbox::{Ending, Outbox};
 use crate::meter::Meter;
 
 /// When a request came.
@@ -23,7 +22,7 @@ pub(super) struct Times {
 
 /// One request that is queued or runs.
 struct Client {
-    mailbox: Arc<Mailbox>,
+    mailbox: Outbox,
     class: QosClass,
     times: Times,
     /// When it was last woken for tokens.
@@ -44,14 +43,6 @@ impl Client {
             None => meter.first_token(now - self.times.submitted),
             Some(before) => meter.next_tokens(now - before),
         }
-    }
-}
-
-impl Drop for Client {
-    /// A stream never waits for a lane thread that has forgotten it. The first end counts.
-    fn drop(&mut self) {
-        self.mailbox.end(Ending::Abandoned);
-        self.mailbox.wake();
     }
 }
 
@@ -92,13 +83,7 @@ pub(super) struct Clients {
 
 impl Clients {
     /// A request was queued.
-    pub(super) fn insert(
-        &mut self,
-        request: RequestId,
-        mailbox: Arc<Mailbox>,
-        class: QosClass,
-        times: Times,
-    ) {
+    pub(super) fn insert(&mut self, request: RequestId, mailbox: Outbox, class: QosClass, times: Times) {
         let client = Client { mailbox, class, times, woken: None, fresh: 0, held: None };
         self.living.insert(request, client);
     }

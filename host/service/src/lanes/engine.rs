@@ -2,11 +2,13 @@
 //!
 //! Requests outlive engines: what they drew stays with the scheduler, and they go on from there.
 
+use std::time::Duration;
+
 use sf_core::ports::ModelState;
 use sf_engine::EngineError;
 use sf_engine::Link;
 
-use super::{LaneThread, StepWatch, faults};
+use super::{IDLE_MIN, LaneThread, StepWatch, faults};
 use crate::desk::Closed;
 use crate::model::Engine;
 
@@ -46,7 +48,7 @@ impl LaneThread {
             let attempt = self.restarts.attempt();
             tracing::warn!(model = self.start.model, %error, attempt, pause = ?time, "the engine is started again");
             self.start.meter.worker_restarts.increment(1);
-            self.start.desk.pause(time)?;
+            self.pause(time)?;
             match (self.start.opener)() {
                 Ok(engine) => return Ok(Some(self.connect(engine))),
                 Err(again) => error = again,
@@ -55,6 +57,23 @@ impl LaneThread {
         }
         self.retire(&error);
         Ok(None)
+    }
+
+    /// Lets time pass without an engine; deadlines and clients that leave are heeded meanwhile.
+    fn pause(&mut self, time: Duration) -> Result<(), Closed> {
+        let end = self.now() + time;
+        loop {
+            self.read_desk()?;
+            let now = self.now();
+            self.start.scheduler.expire(now, &mut self.outcomes);
+            self.tell(now);
+            self.wake(now);
+            if now >= end {
+                return Ok(());
+            }
+            let next = self.start.scheduler.next_wake().map_or(end, |wake| wake.min(end));
+            self.start.desk.wait(Some((next - now).max(IDLE_MIN)));
+        }
     }
 
     fn connect(&mut self, engine: Engine) -> Box<dyn Link> {

@@ -30,7 +30,7 @@ fn lane(fault: &LaneFault) -> Fault {
 }
 
 /// A request that found too many others before it.
-pub(super) fn queue_full(full: &QueueFull) -> Fault {
+pub(crate) fn queue_full(full: &QueueFull) -> Fault {
     Fault::new(FaultKind::Busy, "queue_full", full.to_string()).hint("retry later, or raise --max-batch")
 }
 

@@ -25,6 +25,7 @@ use crate::mailbox::Ending;
 use crate::meter::Meter;
 use crate::model::Opener;
 use clients::Clients;
+pub(crate) use faults::queue_full;
 use restarts::Restarts;
 use watch::{Kind, StepWatch};
 
@@ -79,12 +80,12 @@ impl From<EngineError> for Ended {
     }
 }
 
-/// Closes the desk of a thread that ends, however it does.
+/// Closes the desk of a thread that ends, however it does, and tells those whose jobs lie there.
 struct Leaver(Arc<Desk>);
 
 impl Drop for Leaver {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.abandon();
     }
 }
 
@@ -145,6 +146,7 @@ impl LaneThread {
                 link.begin(&self.plan)?;
                 self.start.desk.begun(self.start.scheduler.has_room());
             }
+            self.start.desk.note_waiting(self.start.scheduler.waiting());
             self.tell(now);
             if planned && kind == Kind::Decode {
                 self.wake_paced(now);
@@ -174,6 +176,7 @@ impl LaneThread {
             if self.out.last {
                 return Ok(());
             }
+            self.start.desk.note_room(self.start.scheduler.has_room());
             if self.start.scheduler.should_yield() {
                 self.start.desk.raise_yield();
             }
@@ -211,6 +214,7 @@ impl LaneThread {
         for job in news.jobs.drain(..) {
             self.admit(job);
         }
+        self.start.desk.note_waiting(self.start.scheduler.waiting());
         for (request, why) in news.left.drain(..) {
             if self.clients.left(request, why, &self.start.meter) {
                 self.start.scheduler.cancel(request);
@@ -239,7 +243,7 @@ impl LaneThread {
         let times = clients::Times { submitted, taken: now };
         self.clients.insert(request, mailbox, admission.class, times);
         if let Err(full) = self.start.scheduler.submit(now, admission) {
-            self.clients.fail(request, faults::queue_full(&full), meter);
+            self.clients.fail(request, queue_full(&full), meter);
         }
     }
 
