@@ -88,7 +88,7 @@ pub const BACKGROUND_EVERY_MAX: u32 = 1024;
 pub const STARVATION_TICKS: u32 = 8;
 /// Default `--tick-target-ms`.
 pub const TICK_TARGET: Duration = Duration::from_millis(250);
-/// Time that one step with prompt tokens should take while anybody else is running or could arrive.
+/// Time that one step with prompt tokens should take: somebody may arrive in it and wait for its end.
 pub const PREFILL_STEP_TARGET: Duration = Duration::from_millis(200);
 /// Default decode steps of one tick per lane (`--tick-decode-budget` is this times the lanes).
 pub const TICK_DECODE_STEPS: u32 = 32;

@@ -1,5 +1,5 @@
-//! What the lanes are fed in the next tick: a token of every decoding lane and a chunk of prompts, or several decode
-//! steps when no prompt is pending.
+//! What the lanes are fed in the next tick: a token of the decoding lanes and a chunk of prompts, or several decode steps
+//! when no prompt is pending.
 
 use sf_core::{Feed, QosClass, StepPlan};
 
@@ -31,6 +31,7 @@ impl Scheduler {
                 if fare.prompts.is_empty() {
                     self.feed_decodes(&fare, plan);
                 } else {
+                    self.sit_out(&mut fare);
                     self.feed_mixed(&fare, plan);
                 }
                 break;
@@ -102,6 +103,19 @@ impl Scheduler {
         }
     }
 
+    /// While prompts are pending for more than this step, decoding lanes of the same class or a lower one leave some
+    /// steps to them.
+    fn sit_out(&mut self, fare: &mut Fare) {
+        if self.pace.decodes_due(&self.settings, self.now, fare.decodes.len() as u32) {
+            return;
+        }
+        let wanted: u64 = fare.prompts.iter().map(|at| u64::from(self.lanes[*at].feedable())).sum();
+        if wanted > u64::from(self.pace.chunk(&self.settings, 0)) {
+            let class = self.lanes[fare.prompts[0]].urgency();
+            fare.decodes.retain(|at| self.lanes[*at].urgency() < class);
+        }
+    }
+
     fn feed_mixed(&mut self, fare: &Fare, plan: &mut StepPlan) {
         let decodes = fare.decodes.len() as u32;
         let mut chunk = self.pace.chunk(&self.settings, decodes);
@@ -114,7 +128,7 @@ impl Scheduler {
         let mut last = 0;
         for at in &fare.prompts {
             let lane = &mut self.lanes[*at];
-            let most = chunk.min(lane.run_max).min(lane.stop_at.saturating_sub(lane.len));
+            let most = chunk.min(lane.feedable());
             if most == 0 {
                 continue;
             }

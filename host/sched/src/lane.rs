@@ -109,6 +109,11 @@ impl Lane {
         self.job.len() - self.len
     }
 
+    /// Tokens that its next feed may have.
+    pub(crate) fn feedable(&self) -> u32 {
+        self.pending().min(self.run_max).min(self.stop_at.saturating_sub(self.len))
+    }
+
     /// Whether plans may feed it.
     pub(crate) fn is_live(&self) -> bool {
         self.end == End::No && !self.job.held

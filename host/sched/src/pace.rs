@@ -12,6 +12,10 @@ const SIZES: [u32; 5] = [32, 64, 128, 256, 512];
 const SIZE_FIRST: usize = 2;
 /// A smaller chunk is not worth it when its tokens cost more than this share of a larger one's, percent.
 const WORTH_PCT: u64 = 130;
+/// While prompts are pending, decode steps take at most about this part of the time, as its inverse.
+const DECODE_SHARE: u64 = 8;
+/// But a decoding lane is never out for longer than this many steps of the prefill target.
+const OUT_STEPS_MAX: u64 = 2;
 /// Decode steps of a tick before anything was measured.
 const STEPS_FIRST: u32 = 4;
 /// A sample counts at most this many times the mean: one stall must not shrink chunks for long.
@@ -28,6 +32,8 @@ pub(crate) struct Pace {
     decode_ns: [u64; WIDTHS],
     /// When the step in flight began, as far as known.
     mark: Moment,
+    /// When the last step with all decoding lanes began.
+    decoded: Moment,
 }
 
 /// What one step fed.
@@ -49,8 +55,11 @@ impl Pace {
 
     /// A step that fed `load` is over.
     pub(crate) fn learn(&mut self, now: Moment, load: Load) {
-        let took = nanos(now.since(self.mark)).saturating_sub(load.moves_ns);
-        self.mark = now;
+        let began = std::mem::replace(&mut self.mark, now);
+        let took = nanos(now.since(began)).saturating_sub(load.moves_ns);
+        if load.decodes > 0 && load.prompt == 0 {
+            self.decoded = began;
+        }
         if took == 0 {
             return;
         }
@@ -114,6 +123,22 @@ impl Pace {
         }
         let most = settings.prefill_budget.min(settings.step_tokens_max.saturating_sub(decodes));
         SIZES[at].min(most)
+    }
+
+    /// Whether so many decoding lanes should be in a step that prompts would fill by themselves. Where their step is
+    /// dear (it computes the whole vocabulary for each of them), being in each would take what the prompts need. They
+    /// are taken to be in it when the answer is yes.
+    pub(crate) fn decodes_due(&mut self, settings: &SchedulerSettings, now: Moment, decodes: u32) -> bool {
+        let share = match self.decode_step(decodes) {
+            0 => u64::MAX,
+            step => step.saturating_mul(DECODE_SHARE),
+        };
+        let most = nanos(settings.prefill_step_target).saturating_mul(OUT_STEPS_MAX);
+        let due = nanos(now.since(self.decoded)) >= share.min(most);
+        if due {
+            self.decoded = now;
+        }
+        due
     }
 
     /// Decode steps of a tick of so many lanes, at least 1.
@@ -215,6 +240,29 @@ mod tests {
         check(MS, 8, 32);
         check(MS, 1, 250);
         check(900 * MS, 2, 1);
+    }
+
+    #[test]
+    fn dear_decode_steps_are_rarer_while_prompts_are_pending() {
+        let check = |took: u64, since: u64, due: bool| {
+            let mut pace = after(20, took, Load { decodes: 8, ..Load::default() });
+            let begun = Moment(MS * 100_000);
+            assert!(pace.decodes_due(&settings(), begun, 8));
+            assert_eq!(
+                pace.decodes_due(&settings(), Moment(begun.0 + since), 8),
+                due,
+                "{took} ns, {since} ns since the last one began"
+            );
+        };
+        let unknown = |now: u64| Pace::default().decodes_due(&settings(), Moment(now), 8);
+        assert!(!unknown(399 * MS) && unknown(400 * MS));
+        check(MS, 8 * MS, true);
+        check(MS, 7 * MS, false);
+        check(40 * MS, 300 * MS, false);
+        check(40 * MS, 320 * MS, true);
+        // At most twice the target of 200 ms.
+        check(900 * MS, 399 * MS, false);
+        check(900 * MS, 400 * MS, true);
     }
 
     #[test]

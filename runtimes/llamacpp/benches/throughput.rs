@@ -1,6 +1,6 @@
 //! How fast the runtime steps, in the pattern of llama.cpp's `llama-batched-bench`, so that the two can be compared.
 //!
-//! `throughput MODEL [key=value ...]`: `lanes` that decode, fed `prompt` tokens each and then `tokens` one by one, beside
+//! `cargo xtask throughput MODEL [key=number ...]`: `lanes` that decode, fed `prompt` tokens each and then `tokens` one by one, beside
 //! `residents` idle lanes of `resident` tokens; then `chunks` prefill chunks of `chunk` tokens while all lanes but one
 //! decode; then forks and cuts. `threads`, `lanes_max`, `cells`, `window` (positions a lane may hold), `ubatch` and `swa_full` (0 or 1) open the
 //! model. Nothing looks at the rows. CPU time is of the whole process, in milliseconds a token.
@@ -86,7 +86,8 @@ impl Args {
             ("x.llamacpp.swa-full", Value::Bool(self.swa_full)),
         ];
         support::runtime();
-        superfluid_llamacpp::use_original_attention(self.original);
+        let ours = superfluid_llamacpp::use_original_attention(self.original);
+        assert!(ours || self.original, "our attention is not in this build");
         Model::open(path, &options).expect("the model opens")
     }
 }

@@ -379,23 +379,30 @@ const Survey &survey(const Op &op) {
   return result;
 }
 
-/* Keys of up to 64 cells as [dk][64], so that cells lie side by side; values as [64][dv]. `row` holds one row. */
+/* Keys of up to 64 cells as [dk][64], so that cells lie side by side; values as [64][dv]. They are turned in blocks of
+ * as many dimensions, whose lines stay in the first cache; `row` holds that many. */
 void pack(const Op &op, int64_t head, int64_t cell, int64_t count, float *keys, float *values, float *row) {
   const bool half = op.k->type == GGML_TYPE_F16;
   if (count < TILE) {
     memset(keys, 0, TILE * op.dk * sizeof(float));
     memset(values, 0, TILE * op.dv * sizeof(float));
   }
+  for (int64_t from = 0; from < op.dk; from += TILE) {
+    const int64_t dims = MIN(TILE, op.dk - from);
+    float *const block = keys + from * TILE;
+    for (int64_t i = 0; i < count; i++) {
+      const char *const key = op.k_at(head, cell + i);
+      const float *wide = (const float *)key + from;
+      if (half) {
+        ggml_cpu_fp16_to_fp32((const ggml_fp16_t *)key + from, row, dims);
+        wide = row;
+      }
+      for (int64_t d = 0; d < dims; d++) {
+        block[d * TILE + i] = wide[d];
+      }
+    }
+  }
   for (int64_t i = 0; i < count; i++) {
-    const char *const key = op.k_at(head, cell + i);
-    const float *wide = (const float *)key;
-    if (half) {
-      ggml_cpu_fp16_to_fp32((const ggml_fp16_t *)key, row, op.dk);
-      wide = row;
-    }
-    for (int64_t d = 0; d < op.dk; d++) {
-      keys[d * TILE + i] = wide[d];
-    }
     const char *const value = op.v_at(head, cell + i);
     if (half) {
       ggml_cpu_fp16_to_fp32((const ggml_fp16_t *)value, values + i * op.dv, op.dv);

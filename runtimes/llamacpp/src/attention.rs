@@ -7,13 +7,13 @@ unsafe extern "C" {
 }
 
 /// Whether steps use llama.cpp's own attention from now on, in the whole process. For tests and measurements: both
-/// give the same bits where the file says so.
-pub fn use_original_attention(on: bool) {
+/// give the same bits where the file says so. False where ours is not compiled in, and it is llama.cpp's either way.
+pub fn use_original_attention(on: bool) -> bool {
     #[cfg(sf_attention)]
     // SAFETY: stores an atomic.
     unsafe {
         sf_llamacpp_attention_original(on.into());
     };
-    // Where it is not compiled in, it is llama.cpp's own anyway.
     let _ = on;
+    cfg!(sf_attention)
 }

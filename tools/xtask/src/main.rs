@@ -34,6 +34,8 @@ cargo xtask <command>
   fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3)
   engine [llamacpp] [--portable] [--profile debug|release] [--where]
                      build the llama.cpp runtime into the engine cache and place it beside our binaries
+  throughput MODEL [key=number]...
+                     how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
   manifest LIBRARY   write runtime.json beside a runtime's library, from the descriptor inside it
   toy-model FILE     write the tiny GGUF that the C sample runtime reads
   gate OLD NEW       compare two versions of the C header: only legal growth passes
@@ -77,6 +79,7 @@ fn run(args: &[&str]) -> Result<(), TaskError> {
         "demo" => no_more().and_then(|()| demo::run(&Tree::find()?)),
         "fetch" => fetch::run(rest),
         "engine" => engine::run(&Tree::find()?, &engine::Options::parse(rest)?),
+        "throughput" => engine::throughput(&Tree::find()?, rest),
         "gate" => gate::run(rest),
         "manifest" => one(rest, "a library").and_then(|path| engine::write_manifest(Path::new(path))),
         "toy-model" => one(rest, "a file name").and_then(|path| toy_model(Path::new(path))),

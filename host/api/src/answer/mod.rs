@@ -91,14 +91,20 @@ pub(crate) async fn run(
     Ok(response)
 }
 
+/// Ignored names in a header; the others are counted.
+const IGNORED_MAX: usize = 16;
+
 /// Names fields and headers that were given and not read, as far as they fit into a header.
 pub(crate) fn name_ignored(response: &mut Response, names: &[String]) {
     if names.is_empty() {
         return;
     }
-    let list =
-        names.iter().take(16).map(|name| name.escape_default().to_string()).collect::<Vec<_>>().join(", ");
-    if let Ok(list) = HeaderValue::from_str(&list) {
+    let mut list: Vec<String> =
+        names.iter().take(IGNORED_MAX).map(|name| name.escape_default().to_string()).collect();
+    if names.len() > IGNORED_MAX {
+        list.push(format!("and {} more", names.len() - IGNORED_MAX));
+    }
+    if let Ok(list) = HeaderValue::from_str(&list.join(", ")) {
         response.headers_mut().insert("x-superfluid-ignored", list);
     }
 }

@@ -4,6 +4,12 @@ use crate::support::prompts::QUESTIONS;
 use crate::support::{GEMMA, Model, SMOLLM2, Value, argmax, direct, model_file, near, run};
 use superfluid_llamacpp::use_original_attention;
 
+/// Chooses whose attention computes. Ours is in every build for Linux: else these tests would compare one thing with itself.
+fn attend(original: bool) {
+    let compiled = use_original_attention(original);
+    assert!(compiled || cfg!(not(target_os = "linux")), "ours is not compiled in");
+}
+
 /// Logits of steps that llama.cpp computes in each of its ways: few rows, one long run, one row over many cells.
 fn rows(name: &str, prompt: &[u32], options: &[(&str, Value)], residents: usize) -> Vec<Vec<f32>> {
     let usual = [("ctx.max", Value::Int(1024)), ("lanes.max", Value::Int(6)), ("kv.cells", Value::Int(4096))];
@@ -39,9 +45,9 @@ fn rows_are_the_bits_of_llama_cpp() {
         (GEMMA, vec![one]),
     ] {
         let prompt = long_prompt(name);
-        use_original_attention(true);
+        attend(true);
         let original = rows(name, &prompt, &options, 0);
-        use_original_attention(false);
+        attend(false);
         let ours = rows(name, &prompt, &options, 0);
         let same = original.iter().zip(&ours).map(|(a, b)| a == b).collect::<Vec<_>>();
         assert!(same.iter().all(|&same| same), "{name}: {same:?}");
@@ -53,7 +59,7 @@ fn a_row_that_threads_share_is_the_bits_of_llama_cpp() {
     let prompt = long_prompt(SMOLLM2);
     let options = [("threads", Value::Int(2)), ("ctx.max", Value::Int(1024)), ("lanes.max", Value::Int(1))];
     let rows = |original: bool| {
-        use_original_attention(original);
+        attend(original);
         let model = Model::open(&model_file(SMOLLM2), &options).expect("the model opens");
         let lane = model.lane();
         model.step(&[run(lane, 0, &prompt[..520])]).expect("a good step");
@@ -78,33 +84,49 @@ fn rows_do_not_depend_on_idle_lanes() {
     }
 }
 
+/// Rows of a step with a prompt of 150 tokens and a token of each of three lanes, and what each lane says alone.
+fn beside(name: &str) -> [Vec<Vec<f32>>; 2] {
+    let prompt = long_prompt(name);
+    let options = [("threads", Value::Int(1)), ("ctx.max", Value::Int(1024)), ("lanes.max", Value::Int(6))];
+    let model = Model::open(&model_file(name), &options).expect("the model opens");
+    let whole = model.step(&[run(model.lane(), 0, &prompt[..150])]).expect("a good step").rows.remove(0);
+    let lanes = [model.lane(), model.lane(), model.lane()];
+    for (i, &lane) in lanes.iter().enumerate() {
+        model.step(&[run(lane, 0, &prompt[i..i + 90])]).expect("a good step");
+    }
+    let single = |&lane: &u64| {
+        let fork = model.fork(lane, 90).expect("a fork");
+        let row = model.step(&[run(fork, 90, &prompt[100..101])]).expect("a good step").rows.remove(0);
+        model.free(fork);
+        row
+    };
+    let alone: Vec<_> = lanes.iter().map(single).chain([whole]).collect();
+    let mut runs: Vec<_> = lanes.iter().map(|&lane| run(lane, 90, &prompt[100..101])).collect();
+    runs.push(run(model.lane(), 0, &prompt[..150]));
+    [model.step(&runs).expect("a good step").rows, alone]
+}
+
+/// Standard deviation.
+fn spread(values: impl Iterator<Item = f32> + Clone) -> f32 {
+    let count = values.clone().count() as f32;
+    let mean = values.clone().sum::<f32>() / count;
+    (values.map(|value| (value - mean).powi(2)).sum::<f32>() / count).sqrt()
+}
+
 #[test]
 fn a_prompt_beside_decoding_lanes_says_what_it_says_alone() {
     for name in [SMOLLM2, GEMMA] {
-        let prompt = long_prompt(name);
-        let options =
-            [("threads", Value::Int(1)), ("ctx.max", Value::Int(1024)), ("lanes.max", Value::Int(6))];
-        let model = Model::open(&model_file(name), &options).expect("the model opens");
-        let alone = model.step(&[run(model.lane(), 0, &prompt[..150])]).expect("a good step").rows.remove(0);
-        let lanes = [model.lane(), model.lane(), model.lane()];
-        for (i, &lane) in lanes.iter().enumerate() {
-            model.step(&[run(lane, 0, &prompt[i..i + 90])]).expect("a good step");
-        }
-        let single: Vec<Vec<f32>> = lanes
-            .iter()
-            .map(|&lane| {
-                let fork = model.fork(lane, 90).expect("a fork");
-                let rows = model.step(&[run(fork, 90, &prompt[100..101])]).expect("a good step").rows;
-                model.free(fork);
-                rows
-            })
-            .map(|mut rows| rows.remove(0))
-            .collect();
-        let mut runs: Vec<_> = lanes.iter().map(|&lane| run(lane, 90, &prompt[100..101])).collect();
-        runs.push(run(model.lane(), 0, &prompt[..150]));
-        let mixed = model.step(&runs).expect("a good step").rows;
-        for (mixed, expect) in mixed.iter().zip(single.iter().chain([&alone])) {
-            assert!(near(mixed, argmax(expect)), "{name}");
+        attend(true);
+        let [original, _] = beside(name);
+        attend(false);
+        let [mixed, alone] = beside(name);
+        for ((mixed, original), alone) in mixed.iter().zip(&original).zip(&alone) {
+            // Tiled with rows of their own lane only, sums come in another order than llama.cpp's, and activations
+            // are rounded to 8 bits behind them: 0.04 to 0.05 apart. One cell left out of a tile gives 0.12.
+            let apart =
+                spread(mixed.iter().zip(original).map(|(a, b)| a - b)) / spread(original.iter().copied());
+            assert!(apart < 0.08, "{name}: {apart} from llama.cpp's own");
+            assert!(near(mixed, argmax(alone)), "{name}");
         }
     }
 }

@@ -11,14 +11,14 @@ pub(crate) const SCENARIO: Scenario = Scenario {
     about: "Ours through the worker process against ours in-process (the column of the peer), 256-token replies, 1 and \
             8 clients. Each round starts a server of its own: where its memory happens to lie moves the speed of one server \
             by 15 percent.",
-    minutes: 1.4,
+    minutes: 2.9,
     run,
 };
 
 fn run(stage: &Stage, found: &mut Found) -> Result<(), BenchError> {
     let setup = Setup::new(8, 2048);
     let in_process = Setup { in_process: true, ..setup.clone() };
-    for (clients, rounds, seconds) in [(1, 7, 34.0), (8, 5, 50.0)] {
+    for (clients, rounds, seconds) in [(1, 15, 80.0), (8, 9, 90.0)] {
         let sides = stage.interleave(2, stage.pace(rounds, seconds), |round, side| {
             let server = stage.ours(if side == 0 { &setup } else { &in_process })?;
             stage.warm(std::slice::from_ref(&server))?;
