@@ -10,6 +10,7 @@ import asyncio
 import sys
 
 import openai
+import pydantic
 
 STEPS = []
 
@@ -96,6 +97,30 @@ def a_streamed_chat_says_the_same(talk):
     assert all(chunk.object == "chat.completion.chunk" and chunk.usage is None for chunk in chunks)
     reasons = [c.finish_reason for chunk in chunks for c in chunk.choices if c.finish_reason]
     assert reasons == [whole.choices[0].finish_reason]
+
+
+@step
+def an_answer_has_the_form_of_a_class(talk):
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=20)
+        age: int = pydantic.Field(ge=0, le=150)
+
+    messages = [{"role": "user", "content": "Describe Anna, who is 30."}]
+    fields = {"model": talk.model, "messages": messages, "temperature": 0, "max_tokens": 120}
+    answer = talk.client.chat.completions.parse(response_format=Person, **fields)
+    person = answer.choices[0].message.parsed
+    assert isinstance(person, Person), answer
+    with talk.client.chat.completions.stream(response_format=Person, **fields) as stream:
+        for _ in stream:
+            pass
+        streamed = stream.get_final_completion().choices[0].message.parsed
+    assert streamed == person, (streamed, person)
+    refused(
+        openai.BadRequestError,
+        lambda: talk.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}),
+        code="invalid_grammar",
+        param="response_format",
+    )
 
 
 @step

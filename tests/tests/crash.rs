@@ -152,6 +152,24 @@ fn engine_a_model_that_kills_every_engine_is_retired_with_its_reason() {
 }
 
 #[test]
+fn engine_deadlines_hold_while_the_next_engine_is_slow_to_open() {
+    let toy = Toy::default();
+    let server = toy.serve(&["--sample-delay-us", "2000"]);
+    std::fs::rename(&toy.model, toy.dir().join("away")).unwrap();
+    // Opening it waits for a writer that never comes.
+    assert!(std::process::Command::new("mkfifo").arg(&toy.model).status().unwrap().success());
+    let mut body = completion("for ever", 900, 1);
+    body["stream"] = json!(true);
+    let mut events = server.stream_with("/v1/completions", &[("x-superfluid-deadline-ms", "1500")], &body);
+    piece_of(&events.next().expect("a first event"));
+    signal(server.workers()[0], Signal::KILL);
+    let ends: Vec<Value> = events.filter(|event| event["choices"][0]["finish_reason"].is_string()).collect();
+    let [end] = &ends[..] else { panic!("{ends:?}: {}", server.log()) };
+    assert_eq!(end["choices"][0]["ended_by"], "deadline", "{end}");
+    assert_eq!(server.model_state().0, "restarting");
+}
+
+#[test]
 fn engine_a_retired_model_is_loaded_again_on_a_later_request() {
     let toy = Toy::default();
     let server = toy.serve(&[]);

@@ -144,6 +144,37 @@ fn engine_a_request_that_keeps_out_of_the_cache_leaves_nothing_in_it() {
 }
 
 #[test]
+fn engine_tokens_end_an_answer_where_they_are_told_to() {
+    let toy = toy(&[]);
+    let mut body = completion("bytes are tokens here", 80);
+    let text = |asked: &Asked| asked.body["choices"][0]["text"].as_str().unwrap().to_owned();
+    let whole = text(&toy.ask(&body, &[]));
+    let (at, stop) =
+        whole.bytes().enumerate().skip(10).find(|(_, byte)| byte.is_ascii_alphanumeric()).unwrap();
+    let at = whole.bytes().position(|byte| byte == stop).unwrap().min(at);
+    let agent = toy.server.post("/v1/tokenize", &json!({"prompt": (stop as char).to_string()}));
+    let id = agent.body["tokens"]
+        .as_array()
+        .and_then(|ids| ids.last())
+        .unwrap_or_else(|| panic!("{:?}", agent.body));
+    body["stop_token_ids"] = json!([id]);
+    let cut = toy.ask(&body, &[]);
+    assert_eq!(cut.body["choices"][0]["finish_reason"], "stop", "{}", cut.body);
+    assert_eq!(text(&cut), whole[..at], "{whole:?} at {:?}", stop as char);
+
+    // What would end it at once is drawn after six tokens at the earliest.
+    let end = ToyModel::EOS.to_string();
+    let early = json!({"prompt": "x", "max_tokens": 20, "temperature": 0, "logit_bias": {end: 100}});
+    let drawn = |body: &Value| toy.ask(body, &[]).body["usage"]["completion_tokens"].as_u64().unwrap();
+    assert_eq!(drawn(&early), 1);
+    let mut later = early;
+    later["min_tokens"] = json!(6);
+    assert_eq!(drawn(&later), 7);
+    later["min_tokens"] = json!(21);
+    assert_eq!(toy.ask(&later, &[]).status, 400);
+}
+
+#[test]
 fn engine_an_answer_ends_at_its_deadline_with_what_it_has() {
     let toy = toy(&["--sample-delay-us", "2000", "--max-batch", "1"]);
     let endless = completion("for ever and ever", 900);

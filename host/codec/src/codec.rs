@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sf_artifact::gguf::Value;
 use sf_artifact::{Artifact, Gguf};
-use sf_core::{Message, Token};
+use sf_core::{Message, Token, Vocabulary};
 
 use crate::bpe::Bpe;
 use crate::error::CodecError;
@@ -235,6 +235,12 @@ impl Codec {
     /// Number of tokens.
     pub fn vocab(&self) -> u32 {
         self.vocab.len()
+    }
+
+    /// The bytes of all tokens, and which of them end an answer.
+    pub fn vocabulary(&self) -> Vocabulary {
+        let eog: Vec<Token> = self.eog_tokens().collect();
+        Vocabulary::new((0..self.vocab()).map(|id| self.token_bytes(Token(id))), &eog)
     }
 
     /// The token that starts a text, where the model has one.

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod fault;
+pub mod grammar;
 pub mod ids;
 pub mod limits;
 pub mod options;
@@ -16,9 +17,10 @@ pub mod turn;
 
 pub use clock::Moment;
 pub use fault::{Fault, FaultKind};
+pub use grammar::{Grammar, Vocabulary};
 pub use ids::{LaneId, RequestId, StashKey, Token};
 pub use options::{EngineOption, OptionValue};
 pub use qos::QosClass;
 pub use sampling::{SamplerSpec, SamplingParams};
 pub use step::{Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, StepOut, StepPlan};
-pub use turn::{FinishReason, Input, Message, Role, TokenInfo, Turn, TurnEvent};
+pub use turn::{AnswerPart, FinishReason, Input, Message, Role, TokenInfo, Turn, TurnEvent};

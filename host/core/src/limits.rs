@@ -14,12 +14,18 @@ pub const TURN_EVENTS_MAX: usize = 4096;
 pub const CHOICES_MAX: u32 = 128;
 /// Stop strings of one request.
 pub const STOPS_MAX: usize = 16;
+/// `stop_token_ids` of one request.
+pub const STOP_TOKENS_MAX: usize = 256;
 /// Bytes of one stop string.
 pub const STOP_BYTES_MAX: usize = 1024;
 /// `logit_bias` entries of one request.
 pub const BIASES_MAX: usize = 1024;
 /// `top_logprobs` of one request.
 pub const TOP_LOGPROBS_MAX: u32 = 20;
+/// Bytes of a schema, regular expression or grammar.
+pub const GRAMMAR_BYTES_MAX: usize = 256 << 10;
+/// Bytes of all tokens of a vocabulary together; the largest known ones have 2 MiB.
+pub const VOCABULARY_BYTES_MAX: usize = 16 << 20;
 /// Messages of one chat request.
 pub const MESSAGES_MAX: usize = 4096;
 /// Default lanes of one engine (`--max-batch`).

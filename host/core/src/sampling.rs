@@ -1,5 +1,6 @@
 //! How the next token is chosen: what a request asks for, and the resolved parameters of one lane.
 
+use crate::grammar::Grammar;
 use crate::ids::Token;
 
 /// Sampling fields of a request; `None` = not given. Resolved against the operator's flags and the model's defaults.
@@ -50,6 +51,10 @@ pub struct SamplerSpec {
     pub bias: Vec<(Token, f32)>,
     /// `Some(n)`: report the chosen token's log-probability and the `n` likeliest.
     pub logprobs: Option<u32>,
+    /// Generated tokens before which none that ends the request is drawn; 0 = off.
+    pub min_tokens: u32,
+    /// The form of the generated text.
+    pub grammar: Option<Grammar>,
 }
 
 impl Default for SamplerSpec {
@@ -67,6 +72,8 @@ impl Default for SamplerSpec {
             seed: 0,
             bias: Vec::new(),
             logprobs: None,
+            min_tokens: 0,
+            grammar: None,
         }
     }
 }

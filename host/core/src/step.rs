@@ -150,6 +150,10 @@ pub struct StepOut {
     pub moves: Vec<Move>,
     /// Time in kernels as the runtime measured it, nanoseconds; 0 = not measured.
     pub device_ns: u64,
+    /// Time spent on which tokens grammars allow, beside the forward pass, nanoseconds.
+    pub mask_ns: u64,
+    /// The part of it that the draw waited for.
+    pub mask_wait_ns: u64,
 }
 
 impl StepOut {
@@ -158,6 +162,7 @@ impl StepOut {
         self.lanes.clear();
         self.moves.clear();
         (self.step, self.last, self.device_ns) = (0, false, 0);
+        (self.mask_ns, self.mask_wait_ns) = (0, 0);
     }
 }
 

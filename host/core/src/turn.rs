@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::fault::Fault;
+use crate::grammar::Grammar;
 use crate::ids::{RequestId, Token};
 use crate::qos::QosClass;
 use crate::sampling::SamplingParams;
@@ -73,6 +74,12 @@ pub struct Turn {
     pub choices: u32,
     /// `Some(n)`: log-probabilities with the `n` likeliest alternatives.
     pub logprobs: Option<u32>,
+    /// Tokens that end the answer and are not part of it, besides the model's own.
+    pub stop_tokens: Vec<Token>,
+    /// Tokens to generate at least: until then no token ends the answer.
+    pub min_tokens: u32,
+    /// The form of the answer.
+    pub grammar: Option<Grammar>,
     /// Go on past the end-of-text token.
     pub ignore_eos: bool,
     /// Who goes first.
@@ -97,6 +104,31 @@ pub enum FinishReason {
     Length,
     /// The turn's deadline.
     Deadline,
+    /// As [`FinishReason::Stop`], and the answer calls tools.
+    ToolCalls,
+}
+
+/// A part of an answer that is not its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// More of the reasoning before the answer.
+    Reasoning(String),
+    /// A call of a tool begins; calls do not overlap.
+    CallBegin {
+        /// From 0, in order.
+        index: u32,
+        /// Unique among the server's calls, unless the model gave it one itself.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of a call's arguments; all fragments of a whole call are one JSON object.
+    CallArguments {
+        /// The call.
+        index: u32,
+        /// Never empty.
+        fragment: String,
+    },
 }
 
 /// A token of an answer, when log-probabilities were asked for.
@@ -112,7 +144,7 @@ pub struct TokenInfo {
     pub top: Vec<(Token, Vec<u8>, f32)>,
 }
 
-/// What is streamed back. Per choice: any number of deltas, then one `Finished`. `Failed` ends the whole turn.
+/// What is streamed back. Per choice: any number of deltas and parts, then one `Finished`. `Failed` ends the whole turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEvent {
     /// More text.
@@ -123,6 +155,13 @@ pub enum TurnEvent {
         text: String,
         /// The tokens behind it, when log-probabilities were asked for.
         tokens: Vec<TokenInfo>,
+    },
+    /// Something beside the text.
+    Part {
+        /// Which answer.
+        choice: u32,
+        /// What it is.
+        part: AnswerPart,
     },
     /// One answer is complete.
     Finished {

@@ -1,10 +1,10 @@
 //! `superfluid run`: one answer, or a chat in the terminal, on an engine of its own.
 
-use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin, stdout};
 
 use futures_util::StreamExt;
 use sf_core::ports::Inference;
-use sf_core::{Input, Message, QosClass, RequestId, Role, SamplingParams, Turn, TurnEvent};
+use sf_core::{AnswerPart, Input, Message, QosClass, RequestId, Role, SamplingParams, Turn, TurnEvent};
 use sf_service::Service;
 use sf_settings::RunSettings;
 
@@ -102,6 +102,9 @@ impl Chat<'_> {
             stop: Vec::new(),
             choices: 1,
             logprobs: None,
+            stop_tokens: Vec::new(),
+            min_tokens: 0,
+            grammar: None,
             ignore_eos: false,
             class: QosClass::Interactive,
             party: 0,
@@ -117,6 +120,9 @@ impl Chat<'_> {
                     print(&text)?;
                     answer.push_str(&text);
                 }
+                // Beside the answer, which alone may be piped on.
+                TurnEvent::Part { part: AnswerPart::Reasoning(text), .. } => think(&text),
+                TurnEvent::Part { .. } => {}
                 TurnEvent::Finished { .. } => print("\n")?,
                 TurnEvent::Failed(fault) => return Err(Fatal::failed(fault)),
             }
@@ -127,6 +133,12 @@ impl Chat<'_> {
 
 fn message(role: Role, content: &str) -> Message {
     Message { role, content: content.to_owned(), name: None }
+}
+
+/// Nobody is told when it cannot be shown.
+fn think(text: &str) {
+    let mut out = stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn print(text: &str) -> Result<(), Fatal> {

@@ -179,6 +179,7 @@ mod tests {
                 models: vec![],
                 options: vec![],
                 lanes_max: prefixes.lanes(),
+                vocabulary: None,
             };
             let asked = std::cell::RefCell::new(Vec::new());
             let refuse = |spec: &OpenSpec| {

@@ -81,6 +81,7 @@ impl Preparer {
         let choice = self.choose(model, &artifact)?;
         let window = window::size(self.engine.max_context, artifact.context_trained)?;
         let codec = self.codec(&artifact)?;
+        let vocabulary = Arc::new(codec.vocabulary());
         let scheduling = self.scheduler(window.positions);
         let batch = self.engine.max_batch;
         let prefixes =
@@ -91,6 +92,7 @@ impl Preparer {
             models: artifact.files.iter().map(|file| absolute(file)).collect(),
             options: self.options(&choice, window.positions)?,
             lanes_max: prefixes.lanes(),
+            vocabulary: Some(Arc::clone(&vocabulary)),
         };
         let id = model_id(&path);
         let mut lines = vec![
@@ -123,6 +125,7 @@ impl Preparer {
             id,
             runtime: choice.entry.id().to_owned(),
             codec: Arc::new(codec),
+            vocabulary,
             window: window.positions,
             scheduling,
             sampling: SamplingDefaults {

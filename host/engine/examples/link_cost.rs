@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         models: vec!["/nothing.noop".into()],
         options: Vec::new(),
         lanes_max: 256,
+        vocabulary: None,
     };
     let exe = WorkerExe(PathBuf::from(exe).canonicalize()?);
     let mut links = [("in_process", open_in_process(&spec)?), ("worker", open_worker(&exe, &spec)?)];

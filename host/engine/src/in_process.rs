@@ -36,7 +36,7 @@ pub fn open_in_process(spec: &OpenSpec) -> Result<Box<dyn Link>, EngineError> {
         fork: model.can_fork(),
         stash: model.can_export(),
     };
-    Ok(Box::new(InProcess { executor: Executor::new(model), opened, in_flight: false }))
+    Ok(Box::new(InProcess { executor: open::executor(model, spec), opened, in_flight: false }))
 }
 
 /// What runtimes of this process log goes where the server's own lines go. The first call counts.

@@ -1,10 +1,11 @@
 //! The one trait behind which both transports stand.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sf_abi::descriptor::ModelDescription;
-use sf_core::{EngineOption, StepOut, StepPlan};
+use sf_core::{EngineOption, StepOut, StepPlan, Vocabulary};
 
 use crate::control::Control;
 use crate::error::EngineError;
@@ -22,6 +23,8 @@ pub struct OpenSpec {
     pub options: Vec<EngineOption>,
     /// Lanes that will be used.
     pub lanes_max: u32,
+    /// The model's tokens, without which no answer can be held to a grammar.
+    pub vocabulary: Option<Arc<Vocabulary>>,
 }
 
 /// What an open engine said about itself.

@@ -1,5 +1,7 @@
 //! Opens a model in this process: what both transports do, here or in the worker.
 
+use std::sync::Arc;
+
 use sf_abi::descriptor::ModelDescription;
 use sf_core::{EngineOption, OptionValue};
 use sf_kit::{Executor, KitError, Model, OpenRequest, Runtime};
@@ -18,6 +20,15 @@ pub(crate) fn open_model(runtime: &Runtime, spec: &OpenSpec) -> Result<Model, Ki
         options.push(EngineOption { key: LANES_MAX.to_owned(), value, must: true });
     }
     runtime.open(&OpenRequest { models: spec.models.clone(), options, devices: Vec::new() })
+}
+
+/// The executor of an open model, with the words for grammars.
+pub(crate) fn executor(model: Model, spec: &OpenSpec) -> Executor {
+    let mut executor = Executor::new(model);
+    if let Some(vocabulary) = &spec.vocabulary {
+        executor.teach(Arc::clone(vocabulary));
+    }
+    executor
 }
 
 pub(crate) fn parse_description(json: &str) -> Result<ModelDescription, EngineError> {

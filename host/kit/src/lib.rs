@@ -6,12 +6,14 @@
 //! * [`Runtime`] — a bound library; [`Model`] — an open model; [`StepBuffer`] — one ragged batch and its answer.
 //! * [`Executor`] — runs a [`sf_core::StepPlan`], a tick of one or more steps, and samples the lanes that asked.
 //! * [`sampler`] — from a logits row to a token; safe code but for the choice of the vectors' width.
+//! * [`Grammars`] — which tokens may come next in an answer of a given form.
 //! * [`noop`] — a runtime that computes nothing, for tests and for measuring the link.
 
 mod calls;
 mod control;
 mod error;
 mod executor;
+mod grammar;
 mod history;
 pub mod host;
 mod model;
@@ -27,6 +29,7 @@ mod tokenizer;
 pub use control::ControlPage;
 pub use error::KitError;
 pub use executor::Executor;
+pub use grammar::{GrammarError, Grammars};
 pub use history::History;
 pub use model::{Model, RuntimeLane};
 pub use open::{Honoured, OpenRequest};

@@ -109,6 +109,7 @@ fn spec() -> impl Strategy<Value = SamplerSpec> {
                 seed,
                 bias: bias.into_iter().map(|(token, value)| (Token(token), value)).collect(),
                 logprobs: None,
+                ..SamplerSpec::default()
             }
         },
     )

@@ -128,6 +128,11 @@ impl Desk {
         self.note(false, |news| news.background_every = Some(every));
     }
 
+    /// Wakes the lane thread, which waits for something else.
+    pub(crate) fn poke(&self) {
+        self.note(false, |_| {});
+    }
+
     /// Takes no more jobs and ends the lane thread.
     pub(crate) fn close(&self) {
         lock(&self.papers).closed = true;

@@ -30,6 +30,8 @@ pub(crate) struct Meter {
     ttft: Histogram,
     inter_token: Histogram,
     queue: [Histogram; 4],
+    mask_time: Histogram,
+    mask_wait: Histogram,
     moved_bytes: [Counter; 2],
     moved_time: [Histogram; 2],
     totals: TotalHandles,
@@ -126,6 +128,8 @@ impl Meter {
             queue: QosClass::ALL.map(|class| {
                 metrics::histogram!("superfluid_queue_seconds", labels.with("class", class.name()))
             }),
+            mask_time: labels.histogram("superfluid_mask_seconds"),
+            mask_wait: labels.histogram("superfluid_mask_wait_seconds"),
             moved_bytes: directions.map(|way| {
                 metrics::counter!("superfluid_stash_moved_bytes_total", labels.with("direction", way))
             }),
@@ -175,6 +179,10 @@ impl Meter {
     pub(crate) fn step(&self, out: &StepOut, took: Duration) {
         self.steps.increment(1);
         self.step.record(took.as_secs_f64());
+        if out.mask_ns > 0 {
+            self.mask_time.record(Duration::from_nanos(out.mask_ns).as_secs_f64());
+            self.mask_wait.record(Duration::from_nanos(out.mask_wait_ns).as_secs_f64());
+        }
         for one in &out.moves {
             let way = match one.direction {
                 Direction::Stashed => 0,
@@ -310,6 +318,8 @@ fn describe_engine() {
     counter!("superfluid_ticks_total", "Plans handed to the engine.");
     counter!("superfluid_steps_total", "Engine steps.");
     histogram!("superfluid_step_seconds", "One engine step, transport included.");
+    histogram!("superfluid_mask_seconds", "Computing which tokens grammars allow in one step, beside it.");
+    histogram!("superfluid_mask_wait_seconds", "The part of it that was not over when the step was.");
     counter!("superfluid_prefill_tokens_total", "Prompt tokens computed, those computed again included.");
     gauge!("superfluid_prefill_chunk_tokens", "Prompt tokens that the next step may feed.");
     counter!("superfluid_preemptions_total", "Lanes taken away from a request, which was queued again.");

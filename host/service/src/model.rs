@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sf_codec::Codec;
 use sf_core::ports::{ModelCard, ModelState};
-use sf_core::{SamplingParams, Token};
+use sf_core::{SamplingParams, Token, Vocabulary};
 use sf_engine::EngineError;
 use sf_engine::Link;
+use sf_kit::Grammars;
 use sf_sched::{EngineFacts, SchedulerSettings};
 use tokio::sync::watch;
 
@@ -42,6 +43,8 @@ pub struct ModelSpec {
     pub runtime: String,
     /// Text to tokens and back.
     pub codec: Arc<Codec>,
+    /// The codec's tokens, as the engine was told them.
+    pub vocabulary: Arc<Vocabulary>,
     /// Positions of one lane.
     pub window: u32,
     /// Policy of its scheduler.
@@ -57,6 +60,8 @@ pub(crate) struct Model {
     pub(crate) id: String,
     pub(crate) runtime: String,
     pub(crate) codec: Arc<Codec>,
+    /// Says which grammars the engine will take.
+    pub(crate) grammars: Arc<Grammars>,
     /// End-of-text tokens, sorted.
     pub(crate) end_tokens: Arc<[Token]>,
     pub(crate) window: u32,

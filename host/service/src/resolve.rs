@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOPS_MAX};
+use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOP_TOKENS_MAX, STOPS_MAX};
 use sf_core::{Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
 
@@ -54,10 +54,14 @@ pub(crate) fn admissions(
     mut ids: impl FnMut() -> RequestId,
 ) -> Result<Vec<Admission>, Fault> {
     check_limits(model, turn, prompt)?;
-    let sampler = sampler(&model.sampling, &turn.sampling, turn.logprobs);
+    let sampler = SamplerSpec {
+        min_tokens: turn.min_tokens,
+        grammar: turn.grammar.clone(),
+        ..sampler(&model.sampling, &turn.sampling, turn.logprobs)
+    };
     let room = model.window - prompt.len() as u32 + 1;
     let wanted = turn.max_tokens.unwrap_or(room).min(model.sampling.tokens_max.unwrap_or(u32::MAX));
-    let end_tokens = if turn.ignore_eos { Arc::from([]) } else { Arc::clone(&model.end_tokens) };
+    let end_tokens = end_tokens(model, turn);
     let stop = Stop { end_tokens, tokens_max: wanted.max(1), positions_max: model.window };
     let admission = |index: u32| {
         let mut sampler = sampler.clone();
@@ -76,6 +80,18 @@ pub(crate) fn admissions(
         }
     };
     Ok((0..turn.choices).map(admission).collect())
+}
+
+/// Tokens that end the answer, sorted.
+fn end_tokens(model: &Model, turn: &Turn) -> Arc<[Token]> {
+    if turn.stop_tokens.is_empty() {
+        return if turn.ignore_eos { Arc::from([]) } else { Arc::clone(&model.end_tokens) };
+    }
+    let own = if turn.ignore_eos { &[] } else { &*model.end_tokens };
+    let mut all: Vec<Token> = own.iter().chain(&turn.stop_tokens).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into()
 }
 
 fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Fault> {
@@ -110,6 +126,19 @@ fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Faul
         let message = format!("stop takes up to {STOPS_MAX} strings of 1 to {STOP_BYTES_MAX} bytes");
         return Err(Fault::invalid("out_of_range", "stop", message));
     }
+    if turn.stop_tokens.len() > STOP_TOKENS_MAX {
+        let message =
+            format!("stop_token_ids has {} entries, the limit is {STOP_TOKENS_MAX}", turn.stop_tokens.len());
+        return Err(Fault::invalid("out_of_range", "stop_token_ids", message));
+    }
+    if let Some(token) = turn.stop_tokens.iter().find(|token| token.0 >= model.codec.vocab()) {
+        let message = format!("token {token} is outside the vocabulary of {} tokens", model.codec.vocab());
+        return Err(Fault::new(FaultKind::Invalid, "token_out_of_range", message).param("stop_token_ids"));
+    }
+    if turn.max_tokens.is_some_and(|most| most < turn.min_tokens) {
+        let message = format!("min_tokens is {}, which is more than max_tokens", turn.min_tokens);
+        return Err(Fault::invalid("out_of_range", "min_tokens", message));
+    }
     let bias = &turn.sampling.bias;
     if bias.len() > BIASES_MAX {
         let message = format!("logit_bias has {} entries, the limit is {BIASES_MAX}", bias.len());
@@ -139,6 +168,8 @@ fn sampler(defaults: &SamplingDefaults, asked: &SamplingParams, logprobs: Option
         seed: asked.seed.unwrap_or_else(random_seed),
         bias: asked.bias.clone(),
         logprobs,
+        min_tokens: 0,
+        grammar: None,
     }
 }
 

@@ -1,12 +1,13 @@
 //! The models of one server behind the port that the HTTP surface uses.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
 use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
-use sf_core::{Fault, FaultKind, Input, Moment, RequestId, Token, Turn};
+use sf_core::{Fault, FaultKind, Grammar, Input, Moment, RequestId, Token, Turn};
+use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
 use tokio::sync::watch;
 
@@ -107,6 +108,9 @@ impl Service {
         let model = self.model(turn.model.as_deref())?;
         let submitted = self.clock.now();
         let prompt = prompt(model, &turn.input).await?;
+        if let Some(grammar) = &turn.grammar {
+            check_grammar(model, grammar).await?;
+        }
         let prompt_tokens = prompt.len() as u32;
         let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
         let answers = admissions
@@ -116,6 +120,27 @@ impl Service {
         let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), answers);
         Ok(Accepted { model: model.id.clone(), prompt_tokens, events: Box::pin(events) })
     }
+}
+
+/// Refuses a grammar that the engine would refuse. Compiling one takes milliseconds: not on the event loop.
+async fn check_grammar(model: &Model, grammar: &Grammar) -> Result<(), Fault> {
+    let (grammars, asked) = (Arc::clone(&model.grammars), grammar.clone());
+    let checked = tokio::task::spawn_blocking(move || grammars.check(&asked)).await;
+    let message = match checked {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => {
+            let message = format!("compiling the grammar ended early: {error}");
+            return Err(Fault::new(FaultKind::Internal, "grammar_ended", message));
+        }
+    };
+    let field = match grammar {
+        Grammar::JsonSchema(_) => "response_format",
+        Grammar::Regex(_) => "guided_regex",
+        Grammar::Lark(_) => "guided_grammar",
+    };
+    Err(Fault::invalid("invalid_grammar", field, message)
+        .hint("see README, structured output, for what is supported"))
 }
 
 /// Tokens of the turn's input.
@@ -157,7 +182,7 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
         desk: Arc::clone(&desk),
         clock,
         scheduler: Scheduler::new(spec.scheduling),
-        opener: spec.opener,
+        opener: Arc::new(Mutex::new(spec.opener)),
         state: state_sender,
         meter: Meter::new(&spec.id, &spec.runtime),
     };
@@ -170,6 +195,7 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
         runtime: spec.runtime,
         codec: spec.codec,
         end_tokens,
+        grammars: Arc::new(Grammars::new(spec.vocabulary)),
         window: spec.window,
         sampling: spec.sampling,
         created,

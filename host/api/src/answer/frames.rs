@@ -1,7 +1,7 @@
 //! Writes the pieces of a streamed answer as server-sent events in OpenAI's chunk shapes.
 
 use bytes::BytesMut;
-use sf_core::{FinishReason, TokenInfo};
+use sf_core::{AnswerPart, FinishReason, TokenInfo};
 
 use super::json::{self, Head, put};
 use super::progress::{Piece, Usage};
@@ -25,8 +25,10 @@ struct Choice {
 }
 
 /// What one chunk says about its choice.
+#[derive(Default)]
 struct Chunk<'a> {
     text: Option<&'a str>,
+    part: Option<&'a AnswerPart>,
     role: bool,
     tokens: &'a [TokenInfo],
     reason: Option<FinishReason>,
@@ -48,15 +50,15 @@ impl Frames {
             Piece::Delta { text, tokens, .. } if text.is_empty() && tokens.is_empty() => {}
             Piece::Delta { choice, text, tokens } => {
                 self.open(*choice, out);
-                self.chunk(*choice, &Chunk { text: Some(text), role: false, tokens, reason: None }, out);
+                self.chunk(*choice, &Chunk { text: Some(text), tokens, ..Chunk::default() }, out);
+            }
+            Piece::Part { choice, part } => {
+                self.open(*choice, out);
+                self.chunk(*choice, &Chunk { part: Some(part), ..Chunk::default() }, out);
             }
             Piece::Finished { choice, reason } => {
                 self.open(*choice, out);
-                self.chunk(
-                    *choice,
-                    &Chunk { text: None, role: false, tokens: &[], reason: Some(*reason) },
-                    out,
-                );
+                self.chunk(*choice, &Chunk { reason: Some(*reason), ..Chunk::default() }, out);
             }
             Piece::Done(usage) => self.done(*usage, out),
             Piece::Failed(fault) => {
@@ -75,7 +77,7 @@ impl Frames {
         let echo = self.head.echo_of(choice).to_owned();
         let chat = self.head.dialect == Dialect::Chat;
         if chat || !echo.is_empty() {
-            self.chunk(choice, &Chunk { text: Some(&echo), role: chat, tokens: &[], reason: None }, out);
+            self.chunk(choice, &Chunk { text: Some(&echo), role: chat, ..Chunk::default() }, out);
         }
     }
 
@@ -92,6 +94,9 @@ impl Frames {
                 if let Some(text) = chunk.text {
                     put(out, r#""content":"#);
                     json::string(out, text);
+                }
+                if let Some(part) = chunk.part {
+                    delta_of(out, part);
                 }
                 put(out, if chunk.role { r#","refusal":null}"# } else { "}" });
             }
@@ -131,5 +136,29 @@ impl Frames {
             put(out, "}\n\n");
         }
         put(out, "data: [DONE]\n\n");
+    }
+}
+
+/// The fields of a chat's delta that say a part.
+fn delta_of(out: &mut BytesMut, part: &AnswerPart) {
+    match part {
+        AnswerPart::Reasoning(text) => {
+            put(out, r#""reasoning_content":"#);
+            json::string(out, text);
+        }
+        AnswerPart::CallBegin { index, id, name } => {
+            put(out, r#""tool_calls":[{"index":"#);
+            json::number(out, *index);
+            put(out, ",");
+            json::call(out, id, name, "");
+            put(out, "}]");
+        }
+        AnswerPart::CallArguments { index, fragment } => {
+            put(out, r#""tool_calls":[{"index":"#);
+            json::number(out, *index);
+            put(out, r#","function":{"arguments":"#);
+            json::string(out, fragment);
+            put(out, "}}]");
+        }
     }
 }

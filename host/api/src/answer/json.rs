@@ -81,6 +81,7 @@ pub(super) fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => r#","finish_reason":"stop""#,
         FinishReason::Length => r#","finish_reason":"length""#,
+        FinishReason::ToolCalls => r#","finish_reason":"tool_calls""#,
         FinishReason::Deadline => r#","finish_reason":"length","ended_by":"deadline""#,
     }
 }
@@ -95,6 +96,17 @@ pub(super) fn usage(out: &mut BytesMut, usage: Usage) {
             r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached},"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
         ),
     );
+}
+
+/// `"id":…,"type":"function","function":{"name":…,"arguments":…}`
+pub(super) fn call(out: &mut BytesMut, id: &str, name: &str, arguments: &str) {
+    put(out, r#""id":"#);
+    string(out, id);
+    put(out, r#","type":"function","function":{"name":"#);
+    string(out, name);
+    put(out, r#","arguments":"#);
+    string(out, arguments);
+    put(out, "}");
 }
 
 /// JSON has no infinities; OpenAI writes -9999 for a token that cannot be.

@@ -41,7 +41,7 @@ impl Meter {
     /// Notes a piece that was said at `now`.
     pub(super) fn note(&mut self, piece: &Piece, now: Instant) {
         match piece {
-            Piece::Delta { choice, .. } => self.delta(*choice, now),
+            Piece::Delta { choice, .. } | Piece::Part { choice, .. } => self.delta(*choice, now),
             Piece::Finished { .. } => {}
             Piece::Done(_) => self.outcome = "done",
             Piece::Failed(_) => self.outcome = "failed",

@@ -167,6 +167,9 @@ fn turn(terms: &Terms, order: &Order) -> Turn {
         stop: order.stop.clone(),
         choices: order.choices,
         logprobs: order.logprobs,
+        stop_tokens: order.stop_tokens.clone(),
+        min_tokens: order.min_tokens,
+        grammar: order.grammar.clone(),
         ignore_eos: order.ignore_eos,
         class: terms.class,
         party: terms.party(order.user.as_deref()),
@@ -229,7 +232,7 @@ impl Answer {
         };
         self.meter.note(&piece, self.now);
         match &piece {
-            Piece::Delta { .. } => {}
+            Piece::Delta { .. } | Piece::Part { .. } => {}
             Piece::Finished { .. } if self.progress.is_complete() => self.stage = Stage::Finished,
             Piece::Finished { .. } => {}
             Piece::Done(_) | Piece::Failed(_) => {

@@ -1,12 +1,14 @@
 //! Checks that events keep to the contract (deltas, then one end per choice) and counts tokens.
 
-use sf_core::{Fault, FaultKind, FinishReason, TokenInfo, TurnEvent};
+use sf_core::{AnswerPart, Fault, FaultKind, FinishReason, TokenInfo, TurnEvent};
 
 /// A checked part of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
     /// More text of a choice.
     Delta { choice: u32, text: String, tokens: Vec<TokenInfo> },
+    /// Something beside a choice's text.
+    Part { choice: u32, part: AnswerPart },
     /// A choice is complete.
     Finished { choice: u32, reason: FinishReason },
     /// All are complete.
@@ -64,6 +66,7 @@ impl Progress {
             Some(TurnEvent::Delta { choice, text, tokens }) if self.is_open(choice) => {
                 Piece::Delta { choice, text, tokens }
             }
+            Some(TurnEvent::Part { choice, part }) if self.is_open(choice) => Piece::Part { choice, part },
             Some(TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens })
                 if self.is_open(choice) =>
             {
@@ -75,7 +78,7 @@ impl Progress {
                 Piece::Finished { choice, reason }
             }
             Some(TurnEvent::Failed(fault)) => Piece::Failed(fault),
-            Some(TurnEvent::Delta { .. } | TurnEvent::Finished { .. }) => {
+            Some(TurnEvent::Delta { .. } | TurnEvent::Part { .. } | TurnEvent::Finished { .. }) => {
                 broken("an event came for a choice that is not open")
             }
             None => broken("the answer ended before all of its choices did"),

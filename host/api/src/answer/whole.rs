@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Context;
 
 use bytes::{Bytes, BytesMut};
-use sf_core::{Fault, FaultKind, FinishReason, TokenInfo};
+use sf_core::{AnswerPart, Fault, FaultKind, FinishReason, TokenInfo};
 
 use super::Answer;
 use super::json::{self, Head, put};
@@ -13,14 +13,66 @@ use crate::request::Dialect;
 
 struct Choice {
     text: String,
+    reasoning: String,
+    calls: Vec<Call>,
     tokens: Vec<TokenInfo>,
     reason: FinishReason,
+}
+
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Choice {
+    fn take(&mut self, part: AnswerPart) {
+        match part {
+            AnswerPart::Reasoning(text) => self.reasoning.push_str(&text),
+            AnswerPart::CallBegin { id, name, .. } => {
+                self.calls.push(Call { id, name, arguments: String::new() });
+            }
+            // Calls do not overlap: the last one is meant.
+            AnswerPart::CallArguments { fragment, .. } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.arguments.push_str(&fragment);
+                }
+            }
+        }
+    }
+
+    /// A chat's message. OpenAI writes no content as `null` when there are calls.
+    fn message(&self, out: &mut BytesMut) {
+        put(out, r#""message":{"role":"assistant","content":"#);
+        if self.text.is_empty() && !self.calls.is_empty() {
+            put(out, "null");
+        } else {
+            json::string(out, &self.text);
+        }
+        if !self.reasoning.is_empty() {
+            put(out, r#","reasoning_content":"#);
+            json::string(out, &self.reasoning);
+        }
+        if !self.calls.is_empty() {
+            put(out, r#","tool_calls":["#);
+            for (at, call) in self.calls.iter().enumerate() {
+                json::comma(out, at);
+                put(out, "{");
+                json::call(out, &call.id, &call.name, &call.arguments);
+                put(out, "}");
+            }
+            put(out, "]");
+        }
+        put(out, r#","refusal":null}"#);
+    }
 }
 
 /// Waits for the whole answer; the first failure is the answer.
 pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fault> {
     let empty = |choice| Choice {
         text: head.echo_of(choice).to_owned(),
+        reasoning: String::new(),
+        calls: Vec::new(),
         tokens: Vec::new(),
         reason: FinishReason::Stop,
     };
@@ -36,6 +88,7 @@ pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fau
                 choice.text.push_str(&text);
                 choice.tokens.extend(tokens);
             }
+            Piece::Part { choice, part } => choices[choice as usize].take(part),
             Piece::Finished { choice, reason } => choices[choice as usize].reason = reason,
             Piece::Done(usage) => return Ok(document(&head, &choices, usage)),
             Piece::Failed(fault) => return Err(fault),
@@ -52,12 +105,8 @@ fn document(head: &Head, choices: &[Choice], usage: Usage) -> Bytes {
         json::comma(&mut out, index);
         match head.dialect {
             Dialect::Chat => {
-                json::print(
-                    &mut out,
-                    format_args!(r#"{{"index":{index},"message":{{"role":"assistant","content":"#),
-                );
-                json::string(&mut out, &choice.text);
-                put(&mut out, r#","refusal":null}"#);
+                json::print(&mut out, format_args!(r#"{{"index":{index},"#));
+                choice.message(&mut out);
             }
             Dialect::Text => {
                 put(&mut out, r#"{"text":"#);

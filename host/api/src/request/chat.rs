@@ -4,7 +4,8 @@ use serde_json::Value;
 use sf_core::limits::{MESSAGES_MAX, TOP_LOGPROBS_MAX};
 use sf_core::{Fault, FaultKind, Input, Message, Role};
 
-use super::sampling::{choices, same, sampling, stop};
+use super::format::grammar;
+use super::sampling::{choices, same, sampling, stop, stop_tokens};
 use super::{Dialect, Order, delivery, refused};
 use crate::fields::{Fields, array, string, unknown_word, wrong_type};
 
@@ -27,6 +28,10 @@ pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
         stop: stop(&mut fields)?,
         choices: choices(&mut fields)?,
         logprobs: logprobs(&mut fields)?,
+        // Looks at what it cannot go together with.
+        grammar: grammar(&mut fields)?,
+        stop_tokens: stop_tokens(&mut fields)?,
+        min_tokens: fields.integer("min_tokens", 0..=u32::MAX)?.unwrap_or(0),
         ignore_eos: fields.flag("ignore_eos")?,
         reuse: fields.flag_or("cache_prompt", true)?,
         user: fields.string("user")?,

@@ -1,6 +1,7 @@
 //! What a client ordered, read out of JSON: the turns to run and the form in which the answer goes back.
 
 mod chat;
+mod format;
 mod refused;
 mod sampling;
 mod scheduling;
@@ -13,7 +14,7 @@ pub(crate) use text::text;
 pub(crate) use tokens::{detokenize, tokenize};
 
 use serde_json::Value;
-use sf_core::{Input, SamplingParams};
+use sf_core::{Grammar, Input, SamplingParams, Token};
 
 use crate::fields::Fields;
 
@@ -39,6 +40,9 @@ pub(crate) struct Order {
     /// Answers per input, at least 1.
     pub(crate) choices: u32,
     pub(crate) logprobs: Option<u32>,
+    pub(crate) stop_tokens: Vec<Token>,
+    pub(crate) min_tokens: u32,
+    pub(crate) grammar: Option<Grammar>,
     pub(crate) ignore_eos: bool,
     /// Take over what earlier requests computed, and leave something for later ones.
     pub(crate) reuse: bool,

@@ -23,8 +23,6 @@ enum Nothing {
     Word(&'static str),
     /// `["text"]`.
     TextOnly,
-    /// `{"type":"text"}`.
-    TextFormat,
 }
 
 impl Nothing {
@@ -38,7 +36,6 @@ impl Nothing {
             (Nothing::Number(nothing), Value::Number(value)) => value.as_f64() == Some(*nothing),
             (Nothing::Word(nothing), Value::String(word)) => word == nothing,
             (Nothing::TextOnly, Value::Array(values)) => values.iter().all(|v| v == "text"),
-            (Nothing::TextFormat, Value::Object(format)) => format.get("type").is_some_and(|t| t == "text"),
             _ => false,
         }
     }
@@ -54,18 +51,9 @@ const fn hinted(name: &'static str, nothing: Nothing, hint: &'static str) -> Ref
 
 /// Refused on every endpoint that generates.
 pub(super) const GENERATION: &[Refused] = &[
-    row("response_format", Nothing::TextFormat),
-    row("grammar", Nothing::Empty),
-    row("json_schema", Nothing::Empty),
-    row("guided_json", Nothing::Empty),
-    row("guided_regex", Nothing::Empty),
-    row("guided_choice", Nothing::Empty),
-    row("guided_grammar", Nothing::Empty),
-    row("structured_outputs", Nothing::Empty),
-    row("min_tokens", Nothing::Number(0.0)),
+    hinted("grammar", Nothing::Empty, "GBNF is not read; use `guided_grammar` with a Lark grammar"),
     row("bad_words", Nothing::Empty),
     row("allowed_token_ids", Nothing::Empty),
-    hinted("stop_token_ids", Nothing::Empty, "use `stop` with text"),
     hinted("n_predict", Nothing::Number(-1.0), "use `max_tokens`"),
     hinted("max_new_tokens", Nothing::Empty, "use `max_tokens`"),
     hinted("max_output_tokens", Nothing::Empty, "use `max_tokens`"),
@@ -186,12 +174,10 @@ mod tests {
             json!({"tools": null}),
             json!({"tools": []}),
             json!({"tool_choice": "none"}),
-            json!({"response_format": {"type": "text"}}),
             json!({"modalities": ["text"]}),
             json!({"mirostat": 0}),
             json!({"typical_p": 1.0}),
             json!({"skip_special_tokens": true}),
-            json!({"min_tokens": 0}),
         ] {
             assert_eq!(refused(nothing.clone()), None, "{nothing}");
         }
@@ -202,8 +188,6 @@ mod tests {
         for (body, param) in [
             (json!({"tools": [{}]}), "tools"),
             (json!({"tool_choice": "auto"}), "tool_choice"),
-            (json!({"response_format": {"type": "json_object"}}), "response_format"),
-            (json!({"response_format": "text"}), "response_format"),
             (json!({"modalities": ["text", "audio"]}), "modalities"),
             (json!({"mirostat": 2}), "mirostat"),
             (json!({"skip_special_tokens": false}), "skip_special_tokens"),

@@ -115,6 +115,16 @@ pub(super) fn stop(fields: &mut Fields) -> Result<Vec<String>, Fault> {
     Ok(stops)
 }
 
+/// Tokens that end an answer.
+pub(super) fn stop_tokens(fields: &mut Fields) -> Result<Vec<Token>, Fault> {
+    let path = fields.path("stop_token_ids");
+    match fields.take("stop_token_ids") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(none)) if none.is_empty() => Ok(Vec::new()),
+        Some(given) => tokens(given, &path),
+    }
+}
+
 /// Answers per input.
 pub(super) fn choices(fields: &mut Fields) -> Result<u32, Fault> {
     Ok(fields.integer("n", 1..=CHOICES_MAX)?.unwrap_or(1))

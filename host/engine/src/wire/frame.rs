@@ -4,10 +4,11 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sf_core::{EngineOption, OptionValue, limits};
+use sf_core::{EngineOption, OptionValue, Token, Vocabulary, limits};
 
 use super::fault::WireFault;
 use super::{PROTOCOL, WireError};
@@ -16,8 +17,8 @@ use crate::link::OpenSpec;
 const MAGIC: [u8; 2] = *b"sf";
 const HEAD: usize = 8;
 
-/// Longest body, bytes: a description of a runtime plus room for names.
-const BODY_MAX: usize = limits::RUNTIME_JSON_BYTES_MAX + (64 << 10);
+/// Longest body, bytes: a description of a runtime or a vocabulary, and room for names.
+const BODY_MAX: usize = limits::RUNTIME_JSON_BYTES_MAX + 2 * limits::VOCABULARY_BYTES_MAX + (64 << 10);
 
 /// What the server sends. One [`ToWorker::Open`]; then the shared memory carries the rest.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,8 @@ pub(crate) struct WireOpen {
     models: Vec<PathBuf>,
     options: Vec<(String, WireValue, bool)>,
     lanes_max: u32,
+    /// The parts of a vocabulary: bytes, ends, tokens that end an answer.
+    vocabulary: Option<(Vec<u8>, Vec<u32>, Vec<u32>)>,
     /// `SFR_LOG_…` up to which the server's log takes lines.
     pub(crate) log_level: i32,
 }
@@ -68,6 +71,10 @@ impl From<&OpenSpec> for WireOpen {
             models: spec.models.clone(),
             options: spec.options.iter().map(|o| (o.key.clone(), value(&o.value), o.must)).collect(),
             lanes_max: spec.lanes_max,
+            vocabulary: spec.vocabulary.as_deref().filter(|all| fits(all)).map(|all| {
+                let (bytes, ends, eog) = all.parts();
+                (bytes.to_vec(), ends.to_vec(), eog.iter().map(|token| token.0).collect())
+            }),
             log_level: crate::log_level(),
         }
     }
@@ -88,8 +95,18 @@ impl From<WireOpen> for OpenSpec {
             models: open.models,
             options: open.options.into_iter().map(option).collect(),
             lanes_max: open.lanes_max,
+            vocabulary: open.vocabulary.and_then(|(bytes, ends, eog)| {
+                let eog = eog.into_iter().map(Token).collect();
+                Vocabulary::from_parts(bytes, ends, eog).map(Arc::new)
+            }),
         }
     }
+}
+
+/// A vocabulary beyond every known one does not travel; grammars are refused then, and say so.
+fn fits(vocabulary: &Vocabulary) -> bool {
+    let (bytes, ends, _) = vocabulary.parts();
+    bytes.len().max(5 * ends.len()) <= limits::VOCABULARY_BYTES_MAX
 }
 
 /// Writes one frame.
@@ -207,6 +224,7 @@ mod tests {
                 option("dd", OptionValue::Str("q8_0".into())),
             ],
             lanes_max: 8,
+            vocabulary: Some(Arc::new(Vocabulary::new([&b"a"[..], b"", b"bc"].into_iter(), &[Token(1)]))),
         };
         let mut bytes = Vec::new();
         send(&mut bytes, &ToWorker::Open(WireOpen::from(&spec))).unwrap();

@@ -3,8 +3,8 @@
 //! Hand-written instead of derived: it runs twice per step, keeps the receiver's buffers and has one fixed layout.
 
 use sf_core::{
-    Direction, Feed, LaneFault, LaneId, LaneOp, LaneOut, LaneSpec, Move, Sampled, SamplerSpec, StashKey,
-    StepOut, StepPlan, Token,
+    Direction, Feed, Grammar, LaneFault, LaneId, LaneOp, LaneOut, LaneSpec, Move, Sampled, SamplerSpec,
+    StashKey, StepOut, StepPlan, Token, limits,
 };
 
 use sf_kit::Rooms;
@@ -24,6 +24,11 @@ const OP_STASH: u32 = 6;
 const OP_RESTORE: u32 = 7;
 const OP_FORGET: u32 = 8;
 
+const GRAMMAR_NONE: u32 = 0;
+const GRAMMAR_JSON_SCHEMA: u32 = 1;
+const GRAMMAR_REGEX: u32 = 2;
+const GRAMMAR_LARK: u32 = 3;
+
 const RESULT_NOTHING: u32 = 0;
 const RESULT_SAMPLED: u32 = 1;
 const RESULT_FAULT: u32 = 2;
@@ -32,7 +37,7 @@ const RESULT_FAULT: u32 = 2;
 const OP_BYTES_MIN: usize = 8;
 const FEED_BYTES: usize = 24;
 const MOVE_BYTES: usize = 32;
-const OUT_HEAD_BYTES: usize = 32;
+const OUT_HEAD_BYTES: usize = 48;
 const LANE_BYTES_MIN: usize = 12;
 const PAIR_BYTES: usize = 8;
 
@@ -182,7 +187,33 @@ fn put_sampler(w: &mut Writer<'_>, sampler: &SamplerSpec) {
     w.u32(sampler.penalty_last_n);
     w.u64(sampler.seed);
     w.optional(sampler.logprobs);
+    w.u32(sampler.min_tokens);
+    put_grammar(w, sampler.grammar.as_ref());
     put_pairs(w, &sampler.bias);
+}
+
+fn put_grammar(w: &mut Writer<'_>, grammar: Option<&Grammar>) {
+    w.u32(match grammar {
+        None => GRAMMAR_NONE,
+        Some(Grammar::JsonSchema(_)) => GRAMMAR_JSON_SCHEMA,
+        Some(Grammar::Regex(_)) => GRAMMAR_REGEX,
+        Some(Grammar::Lark(_)) => GRAMMAR_LARK,
+    });
+    if let Some(grammar) = grammar {
+        // One that is longer was refused before; cut, it is refused here.
+        w.text(grammar.source(), limits::GRAMMAR_BYTES_MAX);
+    }
+}
+
+fn take_grammar(r: &mut Reader<'_>) -> Result<Option<Grammar>, WireError> {
+    let make = match r.u32()? {
+        GRAMMAR_NONE => return Ok(None),
+        GRAMMAR_JSON_SCHEMA => Grammar::JsonSchema,
+        GRAMMAR_REGEX => Grammar::Regex,
+        GRAMMAR_LARK => Grammar::Lark,
+        value => return Err(WireError::Tag { what: "grammar", value }),
+    };
+    Ok(Some(make(r.text()?.into())))
 }
 
 fn take_sampler(r: &mut Reader<'_>) -> Result<SamplerSpec, WireError> {
@@ -197,6 +228,8 @@ fn take_sampler(r: &mut Reader<'_>) -> Result<SamplerSpec, WireError> {
         penalty_last_n: r.u32()?,
         seed: r.u64()?,
         logprobs: r.optional("logprobs")?,
+        min_tokens: r.u32()?,
+        grammar: take_grammar(r)?,
         bias: take_pairs(r)?,
     })
 }
@@ -217,6 +250,8 @@ fn take_pairs(r: &mut Reader<'_>) -> Result<Vec<(Token, f32)>, WireError> {
 pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
     w.u64(out.seq);
     w.u64(out.device_ns);
+    w.u64(out.mask_ns);
+    w.u64(out.mask_wait_ns);
     w.u32(out.step);
     w.u32(out.last.into());
     w.count(out.moves.len());
@@ -250,7 +285,7 @@ pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
 
 /// Bytes that an outcome of `lanes` lanes takes at most, when none asked for more than the allowed log-probabilities.
 pub(crate) fn out_bytes_max(lanes: usize) -> usize {
-    const TOP: usize = PAIR_BYTES * sf_core::limits::TOP_LOGPROBS_MAX as usize;
+    const TOP: usize = PAIR_BYTES * limits::TOP_LOGPROBS_MAX as usize;
     const SAMPLED: usize = 16 + TOP;
     const FAULT: usize = 8 + FAULT_TEXT_MAX;
     let lane = LANE_BYTES_MIN + if SAMPLED > FAULT { SAMPLED } else { FAULT };
@@ -262,6 +297,8 @@ pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut, rooms: &mut Rooms)
     rooms.clear(out);
     out.seq = r.u64()?;
     out.device_ns = r.u64()?;
+    out.mask_ns = r.u64()?;
+    out.mask_wait_ns = r.u64()?;
     out.step = r.u32()?;
     out.last = r.flag("last flag")?;
     for _ in 0..r.count(MOVE_BYTES)? {
@@ -333,8 +370,8 @@ mod tests {
     }
 
     fn sampler() -> impl Strategy<Value = SamplerSpec> {
-        (any::<[f32; 6]>(), any::<[u32; 2]>(), any::<u64>(), any::<Option<u32>>(), pairs()).prop_map(
-            |(f, n, seed, logprobs, bias)| SamplerSpec {
+        (any::<[f32; 6]>(), any::<[u32; 3]>(), any::<u64>(), any::<Option<u32>>(), pairs(), grammar())
+            .prop_map(|(f, n, seed, logprobs, bias, grammar)| SamplerSpec {
                 temperature: f[0],
                 top_k: n[0],
                 top_p: f[1],
@@ -346,8 +383,21 @@ mod tests {
                 seed,
                 bias,
                 logprobs,
-            },
-        )
+                min_tokens: n[2],
+                grammar,
+            })
+    }
+
+    fn grammar() -> impl Strategy<Value = Option<Grammar>> {
+        let made = (0..3, ".{0,12}").prop_map(|(kind, text)| {
+            let text = text.into();
+            match kind {
+                0 => Grammar::JsonSchema(text),
+                1 => Grammar::Regex(text),
+                _ => Grammar::Lark(text),
+            }
+        });
+        prop::option::of(made)
     }
 
     fn spec() -> impl Strategy<Value = LaneSpec> {
@@ -420,14 +470,16 @@ mod tests {
             took_ns: n[2],
         });
         let (lanes, moves) = (prop::collection::vec(lane, 0..6), prop::collection::vec(moved, 0..3));
-        (any::<[u64; 2]>(), any::<u32>(), any::<bool>(), lanes, moves).prop_map(
-            |([seq, device_ns], step, last, lanes, moves)| StepOut {
+        (any::<[u64; 4]>(), any::<u32>(), any::<bool>(), lanes, moves).prop_map(
+            |([seq, device_ns, mask_ns, mask_wait_ns], step, last, lanes, moves)| StepOut {
                 seq,
                 step,
                 last,
                 lanes,
                 moves,
                 device_ns,
+                mask_ns,
+                mask_wait_ns,
             },
         )
     }
@@ -498,7 +550,7 @@ mod tests {
     #[test]
     fn an_outcome_is_never_larger_than_its_bound() {
         let sampled = |token: u32| {
-            let top = vec![(Token(token), 0.5); sf_core::limits::TOP_LOGPROBS_MAX as usize];
+            let top = vec![(Token(token), 0.5); limits::TOP_LOGPROBS_MAX as usize];
             Ok(Some(Sampled { token: Token(token), logprob: Some(0.5), top }))
         };
         let fault = |_| Err(LaneFault { code: -1, message: "é".repeat(FAULT_TEXT_MAX) });

@@ -183,7 +183,7 @@ fn open_engine(socket: &UnixStream, spec: &OpenSpec, shm: &'static Shm) -> Resul
         fork: model.can_fork(),
         stash: model.can_export(),
     };
-    let executor = Executor::new(model);
+    let executor = open::executor(model, spec);
     send(socket, &opened)?;
     Ok(executor)
 }

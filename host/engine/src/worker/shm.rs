@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use sf_core::limits;
 use sf_kit::ControlPage;
 
 use super::bell::Bell;
@@ -16,8 +17,8 @@ use crate::error::EngineError;
 use crate::wire::WireError;
 
 /// Largest request: a plan in which each of `MAX_BATCH_MAX` lanes closes, opens with a full bias table and feeds takes
-/// about 2.2 MiB.
-const REQUEST_BYTES_MAX: usize = 8 << 20;
+/// about 2.2 MiB, and each may bring a grammar. Pages that nobody writes are never there.
+const REQUEST_BYTES_MAX: usize = (8 << 20) + limits::MAX_BATCH_MAX as usize * limits::GRAMMAR_BYTES_MAX;
 /// Room for the answers to one request. The largest one, each of `MAX_BATCH_MAX` lanes with full log-probabilities or each
 /// of its operations with a fault, takes a tenth; the rest is for the further steps of a tick.
 const ANSWER_BYTES_MAX: usize = 4 << 20;

@@ -3,13 +3,15 @@
 //! What a runtime refuses is the lane's fault; what it does against the header's rules is an error.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_NOT_FOUND, SFR_E_STATE, SFR_E_UNSUPPORTED};
-use sf_core::{Direction, LaneFault, LaneId, LaneOp, LaneSpec, Move, StashKey, Token, limits};
+use sf_core::{Direction, LaneFault, LaneId, LaneOp, LaneSpec, Move, StashKey, Token, Vocabulary, limits};
 
 use super::{fault, spare};
 use crate::error::KitError;
+use crate::grammar::{Grammars, Guide};
 use crate::history::History;
 use crate::model::{Model, RuntimeLane};
 use crate::sampler::Recipe;
@@ -28,8 +30,14 @@ pub(super) struct Lane {
     pub(super) runtime: Option<RuntimeLane>,
     pub(super) recipe: Recipe,
     pub(super) history: History,
+    /// Where its answer is in its grammar; away while a mask is computed.
+    pub(super) guide: Option<Box<Guide>>,
+    /// Whether there is a grammar at all.
+    pub(super) is_guided: bool,
+    /// As [`LaneSpec::prompt_len`].
+    prompt_len: u32,
     /// As [`LaneSpec::ends`].
-    ends: Option<std::sync::Arc<[Token]>>,
+    ends: Option<Arc<[Token]>>,
     /// The tick that feeds it, so that a second feed is noticed.
     pub(super) fed_in: u64,
 }
@@ -40,10 +48,29 @@ impl Lane {
         self.ends.as_ref().is_some_and(|ends| ends.binary_search(&token).is_ok())
     }
 
-    fn assign(&mut self, spec: &LaneSpec, recipe: Recipe) {
-        self.ends = Some(std::sync::Arc::clone(&spec.ends));
-        self.recipe = recipe;
+    fn assign(&mut self, spec: &LaneSpec, way: Way) {
+        self.ends = Some(Arc::clone(&spec.ends));
+        self.prompt_len = spec.prompt_len;
+        self.recipe = way.recipe;
+        self.is_guided = way.guide.is_some();
+        self.guide = way.guide;
     }
+
+    /// Tells the guide what is generated already, and what of the run at hand is.
+    pub(super) fn follow(&mut self, run: &[Token]) {
+        if let Some(guide) = &mut self.guide {
+            let (held, prompt) = (self.history.tokens(), self.prompt_len as usize);
+            // A run may begin in the prompt and end behind it, when a lane is built again.
+            let generated = run.get(prompt.saturating_sub(held.len())..).unwrap_or_default();
+            guide.follow(held.get(prompt..).unwrap_or_default(), generated);
+        }
+    }
+}
+
+/// How a lane draws.
+struct Way {
+    recipe: Recipe,
+    guide: Option<Box<Guide>>,
 }
 
 /// A copy of a lane: the runtime's envelope, and the tokens it stands for.
@@ -61,6 +88,7 @@ pub(super) struct Lanes {
     stash_bytes: u64,
     vocab: u32,
     history_room: usize,
+    grammars: Option<Grammars>,
 }
 
 impl Lanes {
@@ -73,6 +101,19 @@ impl Lanes {
             stash_bytes: 0,
             vocab: model.description().model.vocab,
             history_room: room.min(HISTORY_ROOM_MAX),
+            grammars: None,
+        }
+    }
+
+    /// Grammars work from now on.
+    pub(super) fn teach(&mut self, vocabulary: Arc<Vocabulary>) {
+        self.grammars = Some(Grammars::new(vocabulary));
+    }
+
+    /// Gives a guide back to its lane.
+    pub(super) fn give_back(&mut self, place: usize, guide: Box<Guide>) {
+        if let Some(lane) = self.places.get_mut(place) {
+            lane.guide = Some(guide);
         }
     }
 
@@ -110,7 +151,7 @@ impl Lanes {
     }
 
     /// How a lane that is to be made samples, once its place is known to be vacant.
-    fn vacant(&mut self, lane: LaneId, spec: &LaneSpec) -> Result<Recipe, LaneFault> {
+    fn vacant(&mut self, lane: LaneId, spec: &LaneSpec) -> Result<Way, LaneFault> {
         let at = lane.0 as usize;
         if lane.0 >= limits::LANES_MAX {
             let most = limits::LANES_MAX;
@@ -122,20 +163,33 @@ impl Lanes {
         if self.places[at].runtime.is_some() {
             return Err(fault(SFR_E_STATE, format!("lane {lane} is open already")));
         }
-        self.recipe(spec)
+        self.way(spec)
     }
 
-    fn recipe(&self, spec: &LaneSpec) -> Result<Recipe, LaneFault> {
-        Recipe::new(&spec.sampler, self.vocab).map_err(|e| fault(SFR_E_ARG, e.to_string()))
+    fn way(&self, spec: &LaneSpec) -> Result<Way, LaneFault> {
+        let recipe = Recipe::new(&spec.sampler, self.vocab).map_err(|e| fault(SFR_E_ARG, e.to_string()))?;
+        let recipe = recipe.keep_from_ending(&spec.ends, spec.prompt_len);
+        let guide = match (&spec.sampler.grammar, &self.grammars) {
+            (None, _) => None,
+            (Some(grammar), Some(grammars)) => {
+                let guide = grammars.guide(grammar).map_err(|e| fault(SFR_E_ARG, e.to_string()))?;
+                Some(Box::new(guide))
+            }
+            (Some(_), None) => {
+                let message = "a grammar needs the model's vocabulary, which this engine was not told";
+                return Err(fault(SFR_E_UNSUPPORTED, message.to_owned()));
+            }
+        };
+        Ok(Way { recipe, guide })
     }
 
     fn open(&mut self, model: &mut Model, lane: LaneId, spec: &LaneSpec) -> Outcome<()> {
-        let recipe = match self.vacant(lane, spec) {
-            Ok(recipe) => recipe,
+        let way = match self.vacant(lane, spec) {
+            Ok(way) => way,
             Err(fault) => return Ok(Err(fault)),
         };
         match model.lane_create() {
-            Ok(runtime) => self.settle_in(lane, runtime, spec, recipe, "lane_create").map(|_| Ok(())),
+            Ok(runtime) => self.settle_in(lane, runtime, spec, way, "lane_create").map(|_| Ok(())),
             Err(error) => spare(error).map(Err),
         }
     }
@@ -147,8 +201,8 @@ impl Lanes {
         lane: LaneId,
         spec: &LaneSpec,
     ) -> Outcome<()> {
-        let recipe = match self.vacant(lane, spec) {
-            Ok(recipe) => recipe,
+        let way = match self.vacant(lane, spec) {
+            Ok(way) => way,
             Err(fault) => return Ok(Err(fault)),
         };
         let parent = match self.get(from) {
@@ -161,7 +215,7 @@ impl Lanes {
             Err(fault) => return Ok(Err(fault)),
         };
         match model.fork(parent, upto) {
-            Ok(runtime) => self.settle_in(lane, runtime, spec, recipe, "fork")?,
+            Ok(runtime) => self.settle_in(lane, runtime, spec, way, "fork")?,
             Err(error) => return spare(error).map(Err),
         };
         let (from, to) = (from.0 as usize, lane.0 as usize);
@@ -178,7 +232,7 @@ impl Lanes {
         lane: LaneId,
         runtime: RuntimeLane,
         spec: &LaneSpec,
-        recipe: Recipe,
+        way: Way,
         call: &'static str,
     ) -> Result<&mut Lane, KitError> {
         if self.places.iter().any(|other| other.runtime == Some(runtime)) {
@@ -186,14 +240,15 @@ impl Lanes {
         }
         let place = &mut self.places[lane.0 as usize];
         place.runtime = Some(runtime);
-        place.history.reset(recipe.counts_generated(), spec.prompt_len, self.history_room);
-        place.assign(spec, recipe);
+        place.history.reset(way.recipe.counts_generated(), spec.prompt_len, self.history_room);
+        place.assign(spec, way);
         Ok(place)
     }
 
     fn adopt(&mut self, model: &mut Model, lane: LaneId, upto: u32, spec: &LaneSpec) -> Outcome<()> {
-        let (recipe, len) = match (self.recipe(spec), self.get(lane)) {
-            (Ok(recipe), Ok((place, _))) => (recipe, place.history.len()),
+        let way = self.way(spec);
+        let (way, len) = match (way, self.get(lane)) {
+            (Ok(way), Ok((place, _))) => (way, place.history.len()),
             (Err(fault), _) | (_, Err(fault)) => return Ok(Err(fault)),
         };
         if upto > len {
@@ -204,8 +259,8 @@ impl Lanes {
             return Ok(Err(fault));
         }
         let place = &mut self.places[lane.0 as usize];
-        place.history.assign(recipe.counts_generated(), spec.prompt_len);
-        place.assign(spec, recipe);
+        place.history.assign(way.recipe.counts_generated(), spec.prompt_len);
+        place.assign(spec, way);
         Ok(Ok(()))
     }
 
@@ -232,7 +287,7 @@ impl Lanes {
     fn close(&mut self, model: &mut Model, lane: LaneId) -> Outcome<()> {
         // A lane whose opening failed is closed all the same by a scheduler that cannot know.
         let Ok((place, runtime)) = self.get(lane) else { return Ok(Ok(())) };
-        (place.runtime, place.ends) = (None, None);
+        (place.runtime, place.ends, place.guide) = (None, None, None);
         match model.lane_free(runtime) {
             Ok(()) => Ok(Ok(())),
             Err(error) => spare(error).map(Err),
@@ -272,14 +327,14 @@ impl Lanes {
 
     fn restore(&mut self, model: &mut Model, key: StashKey, lane: LaneId, spec: &LaneSpec) -> Outcome<Move> {
         let begun = Instant::now();
-        let recipe = match self.vacant(lane, spec) {
-            Ok(recipe) => recipe,
+        let way = match self.vacant(lane, spec) {
+            Ok(way) => way,
             Err(fault) => return Ok(Err(fault)),
         };
         let Some(stash) = self.stashes.remove(&key) else {
             return Ok(Err(fault(SFR_E_NOT_FOUND, format!("there is no copy {}", key.0))));
         };
-        let restored = self.import(model, &stash, lane, (spec, recipe));
+        let restored = self.import(model, &stash, lane, (spec, way));
         let size = (stash.tokens.len() as u32, stash.state.len() as u64);
         self.stashes.insert(key, stash);
         Ok(restored?.map(|()| moved(key, Direction::Restored, size, begun)))
@@ -291,13 +346,13 @@ impl Lanes {
         model: &mut Model,
         stash: &Stash,
         lane: LaneId,
-        (spec, recipe): (&LaneSpec, Recipe),
+        (spec, way): (&LaneSpec, Way),
     ) -> Outcome<()> {
         let runtime = match model.import_state(&stash.state) {
             Ok(runtime) => runtime,
             Err(error) => return spare(error).map(Err),
         };
-        let place = self.settle_in(lane, runtime, spec, recipe, "import_state")?;
+        let place = self.settle_in(lane, runtime, spec, way, "import_state")?;
         place.history.fed(&stash.tokens);
         let want = place.history.len();
         // The only call that tells how long a lane is; at its end it cuts nothing.

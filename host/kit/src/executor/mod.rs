@@ -8,10 +8,13 @@ mod lanes;
 use std::sync::Arc;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_STATE, SFR_OK, SfrLaneOut, SfrStats};
-use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Sampled, StepOut, StepPlan, Token};
+use sf_core::{
+    Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Sampled, StepOut, StepPlan, Token, Vocabulary,
+};
 
 use crate::control::ControlPage;
 use crate::error::{KitError, code_name};
+use crate::grammar::{MaskCost, Masks};
 use crate::history::History;
 use crate::model::Model;
 use crate::rooms::Rooms;
@@ -50,6 +53,7 @@ pub struct Executor {
     lanes: Lanes,
     step: StepBuffer,
     sampler: Sampler,
+    masks: Masks,
     feeds: Vec<Fed>,
     op_faults: Vec<(LaneId, LaneFault)>,
     moves: Vec<Move>,
@@ -69,6 +73,7 @@ impl Executor {
             lanes,
             step: StepBuffer::default(),
             sampler: Sampler::default(),
+            masks: Masks::default(),
             feeds: Vec::new(),
             op_faults: Vec::new(),
             moves: Vec::new(),
@@ -76,6 +81,11 @@ impl Executor {
             tick: None,
             ticks: 0,
         }
+    }
+
+    /// Lanes may have grammars from now on: these are the model's tokens.
+    pub fn teach(&mut self, vocabulary: Arc<Vocabulary>) {
+        self.lanes.teach(vocabulary);
     }
 
     /// The model; nothing can be changed through it.
@@ -221,6 +231,9 @@ impl Executor {
         }
         let tokens = run.len() as u32;
         let rows = if feed.sample { tokens - 1..tokens } else { 0..0 };
+        if feed.sample {
+            lane.follow(run);
+        }
         self.step.push(runtime, run, feed.pos0, rows);
         Ok(self.step.len() - 1)
     }
@@ -231,6 +244,7 @@ impl Executor {
         for fed in &mut self.feeds {
             fed.place = match (self.lanes.get(fed.lane), fed.next.take()) {
                 (Ok((lane, runtime)), Some(token)) => {
+                    lane.follow(&[token]);
                     self.step.push(runtime, &[token], lane.history.len(), 0..1);
                     Ok(self.step.len() - 1)
                 }
@@ -245,6 +259,13 @@ impl Executor {
         if self.step.is_empty() {
             return Ok(());
         }
+        for fed in self.feeds.iter().filter(|fed| fed.sample && fed.place.is_ok()) {
+            if let Ok((lane, _)) = self.lanes.get(fed.lane)
+                && let Some(guide) = lane.guide.take()
+            {
+                lane.guide = self.masks.send(fed.lane.0 as usize, guide);
+            }
+        }
         match self.model.step_begin(&mut self.step) {
             Ok(()) => Ok(()),
             Err(error) => self.fail_all(error),
@@ -255,7 +276,11 @@ impl Executor {
     fn settle(&mut self, out: &mut StepOut) -> Result<(), KitError> {
         let mut failed = None;
         if self.feeds.iter().any(|fed| fed.place.is_ok()) {
-            match self.model.step_end(&mut self.step) {
+            let ended = self.model.step_end(&mut self.step);
+            let MaskCost { took_ns, waited_ns } =
+                self.masks.collect(|place, guide| self.lanes.give_back(place, guide));
+            (out.mask_ns, out.mask_wait_ns) = (took_ns, waited_ns);
+            match ended {
                 Ok(view) => {
                     out.device_ns = view.device_ns();
                     let mut desk =
@@ -267,6 +292,8 @@ impl Executor {
                 Err(error) => failed = Some(error),
             }
         }
+        // A batch that was never begun has its guides away all the same.
+        self.masks.collect(|place, guide| self.lanes.give_back(place, guide));
         if let Some(error) = failed {
             self.fail_all(error)?;
         }
@@ -337,10 +364,15 @@ fn draw(
         // The view was checked to hold every wanted row of a whole run.
         return Err(fault(SFR_E_INTERNAL, "the step brought no logits".to_owned()));
     };
+    let mask = match &lane.guide {
+        _ if !lane.is_guided => None,
+        Some(guide) => Some(guide.mask().map_err(|why| fault(SFR_E_INTERNAL, why.to_owned()))?),
+        None => return Err(fault(SFR_E_INTERNAL, "the lane's place in its grammar was lost".to_owned())),
+    };
     let wants_room = lane.recipe.spec().logprobs.is_some_and(|count| count > 0);
     let room = if wants_room { rooms.take() } else { Vec::new() };
     sampler
-        .sample(view.logits(row), &lane.recipe, &lane.history, room)
+        .sample_allowed(view.logits(row), mask, (&lane.recipe, &lane.history), room)
         .map_err(|e| fault(SFR_E_INTERNAL, e.to_string()))
 }
 

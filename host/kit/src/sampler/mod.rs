@@ -1,6 +1,7 @@
 //! Chooses a token from a row of logits.
 //!
-//! The order, each part of which a test repeats against a plain reference:
+//! What a mask forbids counts as negative infinity throughout. The order, each part of which a test repeats against a plain
+//! reference:
 //! 1. bias; 2. repeat penalty over the last `penalty_last_n` tokens, prompt included; 3. frequency and presence penalty
 //!    over the generated tokens;
 //! 4. temperature 0: the largest logit, the lowest id among equals; NaN and negative infinity are never chosen;
@@ -76,31 +77,79 @@ impl Sampler {
         history: &History,
         room: Vec<(Token, f32)>,
     ) -> Result<Sampled, SampleFault> {
+        self.sample_allowed(logits, None, (recipe, history), room)
+    }
+
+    /// [`Sampler::sample`] among tokens that a mask allows: one bit per token, the lowest first; what the mask does not
+    /// reach is forbidden. Forbidden tokens count as negative infinity from the start.
+    ///
+    /// # Errors
+    /// When no allowed logit is a number above negative infinity.
+    pub fn sample_allowed(
+        &mut self,
+        logits: Logits<'_>,
+        mask: Option<&[u32]>,
+        (recipe, history): (&Recipe, &History),
+        room: Vec<(Token, f32)>,
+    ) -> Result<Sampled, SampleFault> {
         let mut top = room;
         top.clear();
         let spec = recipe.spec();
         let row = logits.widen(&mut self.wide);
         let patches = self.patches.apply(row, recipe, history);
-        let chosen = if spec.temperature == 0.0 {
-            scan::argmax(row, patches)
-        } else {
-            let number = philox::uniform(spec.seed, history.len());
-            if patches.is_empty() {
-                self.drawer.draw(row, spec, number)
-            } else {
+        let greedy = spec.temperature == 0.0;
+        let changed = match mask {
+            None if greedy || patches.is_empty() => None,
+            None => {
                 self.patched.clear();
                 self.patched.extend_from_slice(row);
                 for &(token, logit) in patches {
                     self.patched[token as usize] = logit;
                 }
-                self.drawer.draw(&self.patched, spec, number)
+                Some(&self.patched)
             }
+            Some(mask) => {
+                allow(row, mask, &mut self.patched);
+                let allowed = |token: u32| {
+                    mask.get(token as usize / 32).is_some_and(|word| word >> (token % 32) & 1 == 1)
+                };
+                for &(token, logit) in patches.iter().filter(|(token, _)| allowed(*token)) {
+                    self.patched[token as usize] = logit;
+                }
+                Some(&self.patched)
+            }
+        };
+        let number = || philox::uniform(spec.seed, history.len());
+        let chosen = match (changed, greedy) {
+            (None, true) => scan::argmax(row, patches),
+            (Some(changed), true) => scan::argmax(changed, &[]),
+            (None, false) => self.drawer.draw(row, spec, number()),
+            (Some(changed), false) => self.drawer.draw(changed, spec, number()),
         };
         let Some(token) = chosen else {
             return Err(SampleFault { position: history.len(), vocab: row.len() });
         };
         let logprob = spec.logprobs.map(|count| self.drawer.logprobs(row, token, count, &mut top));
         Ok(Sampled { token: Token(token), logprob, top })
+    }
+}
+
+/// The row with negative infinity in place of what the mask forbids.
+fn allow(row: &[f32], mask: &[u32], into: &mut Vec<f32>) {
+    into.clear();
+    into.resize(row.len(), f32::NEG_INFINITY);
+    for ((from, to), &word) in row.chunks(32).zip(into.chunks_mut(32)).zip(mask) {
+        match word {
+            0 => {}
+            u32::MAX => to.copy_from_slice(from),
+            _ => {
+                for (bit, (from, to)) in from.iter().zip(to).enumerate() {
+                    if word >> bit & 1 == 1 {
+                        *to = *from;
+                    }
+                }
+            }
+        }
     }
 }
 

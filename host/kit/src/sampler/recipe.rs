@@ -1,6 +1,6 @@
 //! A lane's sampling parameters, checked once, and what they change in a row before anything is chosen.
 
-use sf_core::SamplerSpec;
+use sf_core::{SamplerSpec, Token};
 use thiserror::Error;
 
 use crate::history::History;
@@ -23,6 +23,8 @@ pub struct Recipe {
     spec: SamplerSpec,
     /// By token, each once.
     bias: Vec<(u32, f32)>,
+    /// Tokens that are not drawn before a lane holds so many positions, sorted.
+    late: (Vec<u32>, u32),
 }
 
 impl Recipe {
@@ -68,7 +70,17 @@ impl Recipe {
             }
         }
         let spec = SamplerSpec { bias: Vec::new(), ..spec.clone() };
-        Ok(Recipe { spec, bias })
+        Ok(Recipe { spec, bias, late: (Vec::new(), 0) })
+    }
+
+    /// Keeps `ends`, sorted, from being drawn as long as fewer than `min_tokens` were generated behind `prompt_len`.
+    #[must_use]
+    pub fn keep_from_ending(mut self, ends: &[Token], prompt_len: u32) -> Recipe {
+        if self.spec.min_tokens > 0 {
+            let until = prompt_len.saturating_add(self.spec.min_tokens);
+            self.late = (ends.iter().map(|token| token.0).collect(), until);
+        }
+        self
     }
 
     /// The parameters; their biases are with [`Recipe::bias`].
@@ -100,7 +112,7 @@ pub(crate) struct Patches {
 }
 
 impl Patches {
-    /// Applies, in this order: bias, repeat penalty, frequency and presence penalty.
+    /// Applies, in this order: bias, repeat penalty, frequency and presence penalty; then what must not be drawn yet.
     pub(crate) fn apply(&mut self, row: &[f32], recipe: &Recipe, history: &History) -> &[(u32, f32)] {
         self.list.clear();
         self.tokens.clear();
@@ -114,6 +126,8 @@ impl Patches {
         self.tokens.extend(recipe.bias.iter().map(|entry| entry.0));
         self.tokens.extend(&self.recent);
         self.tokens.extend(generated.iter().map(|entry| entry.0));
+        let late: &[u32] = if history.len() < recipe.late.1 { &recipe.late.0 } else { &[] };
+        self.tokens.extend(late);
         self.tokens.sort_unstable();
         self.tokens.dedup();
         for &token in &self.tokens {
@@ -125,6 +139,9 @@ impl Patches {
             }
             if let Some(times) = lookup(generated, token) {
                 logit -= recipe.spec.frequency_penalty * times as f32 + recipe.spec.presence_penalty;
+            }
+            if late.binary_search(&token).is_ok() {
+                logit = f32::NEG_INFINITY;
             }
             self.list.push((token, logit));
         }
@@ -139,7 +156,6 @@ fn lookup<V: Copy>(entries: &[(u32, V)], token: u32) -> Option<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sf_core::Token;
 
     #[test]
     fn a_field_out_of_range_is_refused_by_name() {
@@ -181,6 +197,14 @@ mod tests {
         let mut patches = Patches::default();
         // Token 0: -1 * 2. Token 2: (4 + 2) / 2 - 2 * 0.25 - 0.5. Token 5: 3 - 1.
         assert_eq!(patches.apply(&row, &recipe, &history), [(0, -2.0), (2, 2.0), (5, 2.0)]);
+        // The lane holds 4 positions, 2 of them generated.
+        let ends = |min_tokens| {
+            let spec = SamplerSpec { min_tokens, ..SamplerSpec::default() };
+            Recipe::new(&spec, 6).unwrap().keep_from_ending(&[Token(3), Token(4)], 2)
+        };
+        let never = f32::NEG_INFINITY;
+        assert_eq!(patches.apply(&row, &ends(3), &history), [(3, never), (4, never)]);
+        assert!(patches.apply(&row, &ends(2), &history).is_empty());
         let off = Recipe::new(&SamplerSpec::default(), 6).unwrap();
         assert!(patches.apply(&row, &off, &history).is_empty());
     }

@@ -2,8 +2,11 @@
 //!
 //! Requests outlive engines: what they drew stays with the scheduler, and they go on from there.
 
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
+use sf_core::Moment;
 use sf_core::ports::ModelState;
 use sf_engine::EngineError;
 use sf_engine::Link;
@@ -11,19 +14,20 @@ use sf_engine::Link;
 use super::{IDLE_MIN, LaneThread, StepWatch, faults};
 use crate::desk::Closed;
 use crate::model::Engine;
+use crate::sync::lock;
 
 /// An engine, or none for a model that is retired.
 type Opened = Option<Box<dyn Link>>;
 
 impl LaneThread {
     /// Opens it at start-up: one attempt, because what is wrong then is wrong with the settings.
-    pub(super) fn open_first(&mut self) -> Opened {
-        match (self.start.opener)() {
-            Ok(engine) => Some(self.connect(engine)),
+    pub(super) fn open_first(&mut self) -> Result<Opened, Closed> {
+        match self.open()? {
+            Ok(engine) => Ok(Some(self.connect(engine))),
             Err(error) => {
                 tracing::error!(model = self.start.model, %error, "cannot open the model");
                 self.retire(&error);
-                None
+                Ok(None)
             }
         }
     }
@@ -31,7 +35,7 @@ impl LaneThread {
     /// Opens it again for the request that asked for a retired model.
     pub(super) fn reopen(&mut self) -> Result<Opened, Closed> {
         self.start.state.send_replace(ModelState::Loading);
-        match (self.start.opener)() {
+        match self.open()? {
             Ok(engine) => Ok(Some(self.connect(engine))),
             Err(error) => {
                 self.retire(&error);
@@ -49,7 +53,7 @@ impl LaneThread {
             tracing::warn!(model = self.start.model, %error, attempt, pause = ?time, "the engine is started again");
             self.start.meter.worker_restarts.increment(1);
             self.pause(time)?;
-            match (self.start.opener)() {
+            match self.open()? {
                 Ok(engine) => return Ok(Some(self.connect(engine))),
                 Err(again) => error = again,
             }
@@ -59,21 +63,57 @@ impl LaneThread {
         Ok(None)
     }
 
+    /// Opens an engine on a thread of its own: a large model takes its time, and requests may end meanwhile.
+    fn open(&mut self) -> Result<Result<Engine, EngineError>, Closed> {
+        let (tell, told) = mpsc::channel();
+        let (opener, desk) = (Arc::clone(&self.start.opener), Arc::clone(&self.start.desk));
+        let work = move || {
+            let opened = lock(&opener)();
+            // Nobody waits for it when the desk was closed; then it is dropped, and its worker ends.
+            let _ = tell.send(opened);
+            desk.poke();
+        };
+        let thread = std::thread::Builder::new().name(format!("open {}", self.start.model));
+        if let Err(error) = thread.spawn(work) {
+            return Ok(Err(EngineError::System { what: "start a thread", reason: error.to_string() }));
+        }
+        loop {
+            match told.try_recv() {
+                Ok(opened) => return Ok(opened),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => {
+                    let reason = "the thread that opened it has panicked".to_owned();
+                    return Ok(Err(EngineError::System { what: "open the engine", reason }));
+                }
+            }
+            self.read_desk()?;
+            let now = self.heed();
+            let limit = self.start.scheduler.next_wake().map(|wake| (wake - now).max(IDLE_MIN));
+            self.start.desk.wait(limit);
+        }
+    }
+
     /// Lets time pass without an engine; deadlines and clients that leave are heeded meanwhile.
     fn pause(&mut self, time: Duration) -> Result<(), Closed> {
         let end = self.now() + time;
         loop {
             self.read_desk()?;
-            let now = self.now();
-            self.start.scheduler.expire(now, &mut self.outcomes);
-            self.tell(now);
-            self.wake(now);
+            let now = self.heed();
             if now >= end {
                 return Ok(());
             }
             let next = self.start.scheduler.next_wake().map_or(end, |wake| wake.min(end));
             self.start.desk.wait(Some((next - now).max(IDLE_MIN)));
         }
+    }
+
+    /// Ends what is due without an engine.
+    fn heed(&mut self) -> Moment {
+        let now = self.now();
+        self.start.scheduler.expire(now, &mut self.outcomes);
+        self.tell(now);
+        self.wake(now);
+        now
     }
 
     fn connect(&mut self, engine: Engine) -> Box<dyn Link> {

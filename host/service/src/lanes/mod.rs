@@ -9,7 +9,7 @@ mod faults;
 mod restarts;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sf_core::ports::ModelState;
@@ -43,7 +43,7 @@ pub(crate) struct Start {
     /// Idle.
     pub(crate) scheduler: Scheduler,
     /// Opens the engine.
-    pub(crate) opener: Opener,
+    pub(crate) opener: Arc<Mutex<Opener>>,
     /// Seen by clients.
     pub(crate) state: Sender<ModelState>,
     /// The model's numbers.
@@ -106,7 +106,7 @@ impl LaneThread {
     /// Runs until the desk is closed.
     pub(crate) fn run(mut self) {
         let _leaver = Leaver(Arc::clone(&self.start.desk));
-        let mut link = self.open_first();
+        let Ok(mut link) = self.open_first() else { return };
         loop {
             let ended = match link.as_mut() {
                 Some(link) => self.serve(link.as_mut()),

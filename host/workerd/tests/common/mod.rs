@@ -64,7 +64,14 @@ impl Bench {
     }
 
     pub(crate) fn spec(&self, library: PathBuf) -> OpenSpec {
-        OpenSpec { library, env: Vec::new(), models: vec![self.model()], options: Vec::new(), lanes_max: 4 }
+        OpenSpec {
+            library,
+            env: Vec::new(),
+            models: vec![self.model()],
+            options: Vec::new(),
+            lanes_max: 4,
+            vocabulary: None,
+        }
     }
 
     /// Opens the bad runtime in a worker.

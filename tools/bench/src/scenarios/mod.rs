@@ -9,6 +9,7 @@ mod noop;
 mod prefix;
 mod process;
 mod share;
+mod structured;
 mod throughput;
 mod toys;
 mod transports;
@@ -25,6 +26,7 @@ pub(crate) const ALL: &[Scenario] = &[
     prefix::SCENARIO,
     chat::SCENARIO,
     transports::SCENARIO,
+    structured::SCENARIO,
     hostcpu::SCENARIO,
     noop::SCENARIO,
     kill::SAMPLE,

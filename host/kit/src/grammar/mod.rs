@@ -1,0 +1,140 @@
+//! Compiles grammars against a model's vocabulary and keeps what was compiled last.
+//!
+//! The automaton is llguidance's; what is ours is its vocabulary, its limits, and errors that say where a schema is at
+//! fault. Nothing here samples, and nothing here knows where a grammar came from.
+
+mod beside;
+mod error;
+mod guide;
+mod schema;
+
+pub use error::GrammarError;
+
+pub(crate) use beside::{MaskCost, Masks};
+pub(crate) use guide::Guide;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use llguidance::api::TopLevelGrammar;
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use sf_core::{Grammar, Vocabulary, limits};
+
+/// Compiled grammars that are kept: the sets of tools and schemas that one server sees at a time are few.
+const KEPT_MAX: usize = 32;
+/// Bytes with this first one are control tokens to llguidance; as a token of its own it is in no valid text.
+const CONTROL_MARK: u8 = 0xff;
+
+/// The grammars of one model. What they share is built at the first one that is asked for.
+pub struct Grammars {
+    vocabulary: Arc<Vocabulary>,
+    factory: OnceLock<Result<ParserFactory, GrammarError>>,
+    /// The one used last stands at the end.
+    kept: Mutex<Vec<(Grammar, Matcher)>>,
+}
+
+impl std::fmt::Debug for Grammars {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grammars").field("tokens", &self.vocabulary.len()).finish_non_exhaustive()
+    }
+}
+
+impl Grammars {
+    /// For a model with these tokens.
+    pub fn new(vocabulary: Arc<Vocabulary>) -> Grammars {
+        Grammars { vocabulary, factory: OnceLock::new(), kept: Mutex::new(Vec::new()) }
+    }
+
+    /// Says whether answers can be held to a grammar.
+    ///
+    /// # Errors
+    /// Why not: it is too long, malformed, or asks for what the automaton cannot do.
+    pub fn check(&self, grammar: &Grammar) -> Result<(), GrammarError> {
+        self.matcher(grammar).map(drop)
+    }
+
+    /// A guide for one answer.
+    pub(crate) fn guide(&self, grammar: &Grammar) -> Result<Guide, GrammarError> {
+        self.matcher(grammar).map(Guide::new)
+    }
+
+    fn matcher(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = kept.iter().position(|(known, _)| known == grammar) {
+            let found = kept.remove(at);
+            let matcher = found.1.clone();
+            kept.push(found);
+            return Ok(matcher);
+        }
+        let matcher = self.compile(grammar)?;
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push((grammar.clone(), matcher.clone()));
+        Ok(matcher)
+    }
+
+    fn compile(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {
+        let bytes = grammar.source().len();
+        if bytes > limits::GRAMMAR_BYTES_MAX {
+            return Err(GrammarError::TooLong { bytes });
+        }
+        let factory = match self.factory.get_or_init(|| factory(&self.vocabulary)) {
+            Ok(factory) => factory,
+            Err(error) => return Err(error.clone()),
+        };
+        match grammar {
+            Grammar::JsonSchema(text) => schema::compile(factory, text),
+            Grammar::Regex(text) => parse(factory, "regular expression", TopLevelGrammar::from_regex(text)),
+            Grammar::Lark(text) => parse(factory, "grammar", TopLevelGrammar::from_lark(text.to_string())),
+        }
+    }
+}
+
+/// What all grammars of a vocabulary share: its tokens as a tree, and the masks of common pieces of JSON.
+fn factory(vocabulary: &Vocabulary) -> Result<ParserFactory, GrammarError> {
+    let Some(end) = vocabulary.eog().first() else { return Err(GrammarError::NoEnd) };
+    // Whoever wrote the vocabulary is not trusted; the tree asserts what it expects of one.
+    let built = catch_unwind(AssertUnwindSafe(|| {
+        let words: Vec<Vec<u8>> = vocabulary
+            .tokens()
+            .map(|bytes| if bytes.first() == Some(&CONTROL_MARK) { Vec::new() } else { bytes.to_vec() })
+            .collect();
+        let info = TokRxInfo::new(vocabulary.len() as u32, end.0);
+        let eog: Vec<u32> = vocabulary.eog().iter().map(|token| token.0).collect();
+        let tree = TokTrie::from(&info, &words).with_eos_tokens(&eog);
+        let tokens: TokEnv = Arc::new(ApproximateTokEnv::new(tree));
+        ParserFactory::new(&tokens, InferenceCapabilities::default(), &SlicedBiasComputer::json_slices())
+    }));
+    let unfit = |why: String| GrammarError::Vocabulary { why };
+    let mut factory = built
+        .map_err(|_| unfit("it breaks the token tree".to_owned()))?
+        .map_err(|error| unfit(error.to_string()))?;
+    factory.quiet();
+    factory.limits_mut().verbose_errors = false;
+    Ok(factory)
+}
+
+/// Makes the automaton of a grammar, in its first state.
+fn parse(
+    factory: &ParserFactory,
+    what: &'static str,
+    grammar: TopLevelGrammar,
+) -> Result<Matcher, GrammarError> {
+    let parsed = catch_unwind(AssertUnwindSafe(|| Matcher::new(factory.create_parser(grammar))));
+    let refused = |reason: &str| GrammarError::Refused { what, at: String::new(), reason: one_line(reason) };
+    let matcher = parsed.map_err(|_| refused("it breaks the compiler"))?;
+    match matcher.get_error() {
+        None => Ok(matcher),
+        Some(error) => Err(refused(&error)),
+    }
+}
+
+/// An error's text without the lines that show the grammar again.
+fn one_line(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.next().unwrap_or("it is refused without a reason");
+    line[..line.floor_char_boundary(300)].to_owned()
+}
