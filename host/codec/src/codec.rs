@@ -1,5 +1,6 @@
 //! One model's text codec: which tokenizer, which dialect, and every way between text and tokens.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,6 +16,7 @@ use crate::pretokens::family;
 use crate::spm::Spm;
 use crate::template::{CHATML, Template};
 use crate::vocab::{Defaults, Kind, Spelling, Vocab};
+use crate::wire::{Parser, ToolSchema, Wire};
 
 /// Most bytes of one text to encode. Tokenizing takes about 40 bytes of memory per byte of text.
 pub const TEXT_BYTES_MAX: usize = 8 << 20;
@@ -75,6 +77,30 @@ pub struct CodecOptions {
     pub dialect: Dialect,
     /// A Jinja template that takes the place of the model's own.
     pub chat_template: Option<String>,
+    /// How the model writes reasoning and tool calls.
+    pub wire: WireChoice,
+}
+
+/// Where it comes from how answers are taken apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum WireChoice {
+    /// From the marks in the template.
+    #[default]
+    Auto,
+    /// Answers are text.
+    Nothing,
+    /// From the operator.
+    Passed(&'static Wire),
+}
+
+/// Tokens at a prompt's end that may open reasoning.
+const PROMPT_TAIL: usize = 16;
+
+/// Tokens that spell a mark of the wire and are no text of the model's own: control tokens and those added for it.
+fn marks(wire: &Wire, vocab: &Vocab) -> BTreeSet<u32> {
+    let spelled = wire.marks();
+    let special = |id: &u32| matches!(vocab.kind(*id), Kind::Control | Kind::UserDefined);
+    (0..vocab.len()).filter(special).filter(|id| spelled.contains(&vocab.text(*id))).collect()
 }
 
 enum Model {
@@ -91,6 +117,9 @@ pub struct Codec {
     /// Says where the template came from.
     dialect: &'static str,
     pre: String,
+    wire: Option<&'static Wire>,
+    /// Tokens that are a mark of the wire by themselves.
+    marks: BTreeSet<u32>,
 }
 
 impl Codec {
@@ -111,7 +140,7 @@ impl Codec {
     /// # Errors
     /// As [`Codec::open`].
     pub fn from_gguf(gguf: &Gguf, options: CodecOptions) -> Result<Codec, CodecError> {
-        let CodecOptions { dialect, chat_template } = options;
+        let CodecOptions { dialect, chat_template, wire } = options;
         let (vocab, model, pre) = tokenizer(gguf)?;
         let own = gguf.get("tokenizer.chat_template").and_then(Value::as_str);
         let passed = chat_template.as_deref().map(|source| (source, "passed template"));
@@ -124,7 +153,34 @@ impl Codec {
             (Dialect::Raw, _) => (None, "raw"),
         };
         let template = source.map(|source| Template::compile(source, &vocab)).transpose()?;
-        Ok(Codec { markers: Markers::new(&vocab), vocab, model, template, dialect, pre })
+        let wire = match wire {
+            WireChoice::Auto => source.and_then(Wire::detect),
+            WireChoice::Nothing => None,
+            WireChoice::Passed(wire) => Some(wire),
+        };
+        let marks = wire.map(|wire| marks(wire, &vocab)).unwrap_or_default();
+        Ok(Codec { markers: Markers::new(&vocab), vocab, model, template, dialect, pre, wire, marks })
+    }
+
+    /// How the model writes reasoning and tool calls, where that is known.
+    pub fn wire(&self) -> Option<&'static Wire> {
+        self.wire
+    }
+
+    /// The spelling of a token that is a mark of the wire: it stands for itself, not for text.
+    pub fn mark(&self, token: Token) -> Option<&str> {
+        self.marks.contains(&token.0).then(|| self.vocab.text(token.0))
+    }
+
+    /// A parser for the answer to a chat whose prompt is `prompt`; `None` where nothing is known of the model's wire.
+    pub fn parser(&self, prompt: &[Token], tools: &[ToolSchema]) -> Option<Parser> {
+        let wire = self.wire?;
+        let tail = prompt.iter().rev().take(PROMPT_TAIL).rev().map(|&token| match self.token_bytes(token) {
+            [] => self.token_name(token).into(),
+            bytes => String::from_utf8_lossy(bytes),
+        });
+        let open = wire.leaves_reasoning_open(&tail.collect::<String>());
+        Some(if open { Parser::in_reasoning(wire, tools) } else { Parser::new(wire, tools) })
     }
 
     /// The prompt that asks for the assistant's next message.
@@ -274,7 +330,8 @@ impl Codec {
             self.bos_to_add().map_or("no BOS".to_owned(), |bos| format!("BOS {}", self.token_name(bos)));
         let ends: Vec<&str> = self.eog_tokens().map(|token| self.token_name(token)).collect();
         let (dialect, count) = (self.dialect, self.vocab());
-        format!("{dialect}; {kind} {pre}, {count} tokens, {bos}, ends at {}", ends.join(" "))
+        let wire = self.wire.map_or(String::new(), |wire| format!(", answers in {}", wire.name()));
+        format!("{dialect}{wire}; {kind} {pre}, {count} tokens, {bos}, ends at {}", ends.join(" "))
     }
 }
 

@@ -18,7 +18,8 @@ mod stream;
 mod table;
 mod template;
 mod vocab;
+pub mod wire;
 
-pub use codec::{Codec, CodecOptions, Dialect, TEXT_BYTES_MAX, UnknownDialect};
+pub use codec::{Codec, CodecOptions, Dialect, TEXT_BYTES_MAX, UnknownDialect, WireChoice};
 pub use error::CodecError;
 pub use stream::{Piece, TextStream};

@@ -59,6 +59,18 @@ impl TextStream {
         self.release()
     }
 
+    /// Something that is no text stands here: hands out what was held back, and goes on behind it.
+    pub fn part(&mut self) -> String {
+        if self.stopped {
+            return String::new();
+        }
+        if !self.partial.is_empty() {
+            self.partial.clear();
+            self.held.push(char::REPLACEMENT_CHARACTER);
+        }
+        std::mem::take(&mut self.held)
+    }
+
     /// The answer is over: hands out what was held back. A character that never became whole is one U+FFFD.
     pub fn finish(&mut self) -> String {
         if self.stopped {

@@ -56,14 +56,15 @@ fn a_base_model_cannot_chat_and_says_what_to_do() {
     assert!(error.hint().contains("/v1/completions"), "{}", error.hint());
     assert!(codec.describe().starts_with("raw"), "{}", codec.describe());
 
-    let options = CodecOptions { dialect: Dialect::Template, chat_template: None };
+    let options = CodecOptions { dialect: Dialect::Template, ..CodecOptions::default() };
     assert_eq!(Codec::open(&artifact, options).expect_err("asked for one"), CodecError::NoTemplate);
 }
 
 #[test]
 fn the_dialect_decides_who_writes_the_prompt() {
     let check = |dialect, passed: Option<&str>, expect: Option<&str>| {
-        let options = CodecOptions { dialect, chat_template: passed.map(str::to_owned) };
+        let options =
+            CodecOptions { dialect, chat_template: passed.map(str::to_owned), ..CodecOptions::default() };
         let codec = Codec::from_gguf(&bpe_header(), options).expect("opens");
         let text = codec.render_text(&[message(Role::User, "Hi")]).ok();
         assert_eq!(text.as_deref(), expect, "{dialect}");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sf_artifact::Artifact;
 use sf_artifact::gguf::Value;
 use sf_catalog::{Choice, Requirement, check_owners};
-use sf_codec::{Codec, CodecOptions};
+use sf_codec::wire::Wire;
+use sf_codec::{Codec, CodecOptions, WireChoice};
 use sf_core::limits::STEP_TOKENS_MAX;
 use sf_core::{EngineOption, OptionValue, SamplingParams};
 use sf_engine::{OpenSpec, WorkerExe, open_in_process, open_worker};
@@ -197,6 +198,20 @@ impl Preparer {
         Ok(options)
     }
 
+    fn wire(&self) -> Result<WireChoice, Fatal> {
+        match self.text.wire.as_deref() {
+            None => Ok(WireChoice::Auto),
+            Some("none") => Ok(WireChoice::Nothing),
+            Some(name) => Wire::by_name(name).map(WireChoice::Passed).ok_or_else(|| {
+                let known: Vec<&str> = Wire::all().map(Wire::name).collect();
+                Fatal::refused(format!(
+                    "--tool-call-parser {name:?} is no wire\n  hint: auto, none, or one of {}",
+                    known.join(", ")
+                ))
+            }),
+        }
+    }
+
     fn codec(&self, artifact: &Artifact) -> Result<Codec, Fatal> {
         let dialect = match self.text.dialect {
             sf_settings::Dialect::Auto => sf_codec::Dialect::Auto,
@@ -204,7 +219,8 @@ impl Preparer {
             sf_settings::Dialect::Chatml => sf_codec::Dialect::Chatml,
             sf_settings::Dialect::Raw => sf_codec::Dialect::Raw,
         };
-        let options = CodecOptions { dialect, chat_template: self.template.clone() };
+        let wire = self.wire()?;
+        let options = CodecOptions { dialect, chat_template: self.template.clone(), wire };
         Codec::open(artifact, options).map_err(|error| {
             Fatal::refused(format!(
                 "cannot use the text of {}: {error}\n  hint: {}",

@@ -8,6 +8,7 @@ mod lanes;
 mod mailbox;
 mod meter;
 mod model;
+mod parts;
 mod pressure;
 mod resolve;
 mod service;

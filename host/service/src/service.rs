@@ -117,7 +117,10 @@ impl Service {
             .into_iter()
             .map(|admission| submit(model, admission, submitted))
             .collect::<Result<Vec<_>, Fault>>()?;
-        let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), answers);
+        // An answer with a grammar is all text.
+        let taken_apart = matches!(turn.input, Input::Chat(_)) && turn.grammar.is_none();
+        let parser = || taken_apart.then(|| model.codec.parser(&prompt, &[])).flatten();
+        let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), parser, answers);
         Ok(Accepted { model: model.id.clone(), prompt_tokens, events: Box::pin(events) })
     }
 }

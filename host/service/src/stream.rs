@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use sf_codec::wire::Parser;
 use sf_codec::{Codec, TextStream};
 use sf_core::{Fault, FaultKind, FinishReason, RequestId, Sampled, TokenInfo, TurnEvent};
 
 use crate::desk::{Desk, Leaving};
 use crate::mailbox::{Ending, Mailbox, Taken};
+use crate::parts::Parts;
 
 /// Tokens in one delta.
 const DELTA_TOKENS_MAX: u32 = 64;
@@ -63,6 +65,8 @@ struct Choice {
     /// `None` once it has ended.
     answering: Option<Answering>,
     text: TextStream,
+    /// Where the model's wire tells text from reasoning and calls.
+    parts: Option<Parts>,
     drawn: u32,
     /// By a stop string.
     stopped: bool,
@@ -83,9 +87,17 @@ pub(crate) struct AnswerStream {
 }
 
 impl AnswerStream {
-    pub(crate) fn new(codec: &Arc<Codec>, stops: &[String], logprobs: bool, answers: Vec<Answering>) -> Self {
+    /// `parser` makes a parser for each answer that should be taken apart.
+    pub(crate) fn new(
+        codec: &Arc<Codec>,
+        stops: &[String],
+        logprobs: bool,
+        parser: impl Fn() -> Option<Parser>,
+        answers: Vec<Answering>,
+    ) -> Self {
         let choice = |(index, answering): (usize, Answering)| Choice {
             index: index as u32,
+            parts: parser().map(|parser| Parts::new(parser, answering.request)),
             answering: Some(answering),
             text: TextStream::new(Arc::clone(codec), stops.to_vec()),
             drawn: 0,
@@ -128,12 +140,21 @@ impl AnswerStream {
                 break;
             }
             choice.drawn += 1;
-            let piece = choice.text.push(sampled.token);
-            choice.stopped = piece.stopped;
-            if text.is_empty() {
-                text = piece.text;
-            } else {
-                text.push_str(&piece.text);
+            match (&mut choice.parts, self.codec.mark(sampled.token)) {
+                (Some(parts), Some(mark)) => {
+                    // No stop string reaches across a mark.
+                    parts.text(&choice.text.part());
+                    parts.mark(mark);
+                }
+                (parts, _) => {
+                    let piece = choice.text.push(sampled.token);
+                    choice.stopped = piece.stopped;
+                    match parts {
+                        Some(parts) => parts.text(&piece.text),
+                        None if text.is_empty() => text = piece.text,
+                        None => text.push_str(&piece.text),
+                    }
+                }
             }
             if self.logprobs {
                 infos.push(token_info(&self.codec, sampled));
@@ -143,6 +164,9 @@ impl AnswerStream {
                 self.ready.extend(delta(choice.index, &mut text, &mut infos));
                 together = 0;
             }
+        }
+        if let Some(parts) = &mut choice.parts {
+            parts.drain(choice.index, &mut self.ready);
         }
         self.ready.extend(delta(choice.index, &mut text, &mut infos));
         if choice.stopped {
@@ -161,7 +185,15 @@ impl AnswerStream {
         let choice = &mut self.choices[at];
         choice.answering = None;
         let (index, text) = (choice.index, choice.text.finish());
-        if !text.is_empty() {
+        let mut reason = reason;
+        if let Some(parts) = &mut choice.parts {
+            parts.text(&text);
+            parts.finish();
+            parts.drain(index, &mut self.ready);
+            if reason == FinishReason::Stop && parts.called() {
+                reason = FinishReason::ToolCalls;
+            }
+        } else if !text.is_empty() {
             self.ready.push_back(TurnEvent::Delta { choice: index, text, tokens: Vec::new() });
         }
         self.ready.push_back(TurnEvent::Finished { choice: index, reason, completion_tokens, cached_tokens });

@@ -295,7 +295,8 @@ fn text(matches: &Matches) -> Result<TextSettings, UsageError> {
         let why = "that dialect uses no template";
         return Err(Problem::Contradiction { first, second: "--chat-template".into(), why }.into());
     }
-    Ok(TextSettings { dialect, chat_template })
+    let wire = matches.text("tool-call-parser").filter(|name| *name != "auto").map(str::to_owned);
+    Ok(TextSettings { dialect, chat_template, wire })
 }
 
 fn logs(matches: &Matches) -> LogSettings {

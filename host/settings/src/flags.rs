@@ -244,7 +244,16 @@ pub const FLAGS: &[Flag] = &[
     flag("chat-template", Group::Text, Kind::Path, "A Jinja chat template that overrides the model's own.")
         .on(CHAT)
         .shown_as("FILE"),
-    later("tool-call-parser", Group::Text, Kind::Text, "How tool calls are read.").shown_as("auto|WIRE").on(CHAT),
+    flag(
+        "tool-call-parser",
+        Group::Text,
+        Kind::Text,
+        "How the model writes reasoning and tool calls: hermes, llama3_json, mistral, qwen3_coder, deepseek_v3, harmony, \
+         glm45, kimi_k2, think (reasoning only) and others, none, or auto = as its template tells.",
+    )
+    .on(CHAT)
+    .shown_as("auto|none|WIRE")
+    .default("auto"),
     // ---- telemetry
     later("log-file", Group::Telemetry, Kind::Path, "Log to a file.").on(CHAT),
     later("log-dir", Group::Telemetry, Kind::Path, "Log to a directory of files.").on(CHAT),

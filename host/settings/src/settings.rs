@@ -337,6 +337,8 @@ pub struct TextSettings {
     pub dialect: Dialect,
     /// A template file that overrides the model's own.
     pub chat_template: Option<PathBuf>,
+    /// `--tool-call-parser`: a wire's name or `none`; `None` = as the template tells.
+    pub wire: Option<String>,
 }
 
 /// `--dialect`.

@@ -143,6 +143,11 @@ fn help_of_serve() {
                                           as they are, or auto = the template if there is one. [default:
                                           auto]
           --chat-template FILE            A Jinja chat template that overrides the model's own.
+          --tool-call-parser auto|none|WIRE
+                                          How the model writes reasoning and tool calls: hermes,
+                                          llama3_json, mistral, qwen3_coder, deepseek_v3, harmony, glm45,
+                                          kimi_k2, think (reasoning only) and others, none, or auto = as its
+                                          template tells. [default: auto]
 
         telemetry
           --log-filter FILTER             What is logged, e.g. info,sf_engine=debug. [default: info in
@@ -164,10 +169,10 @@ fn help_of_serve() {
           --spec-min-yield, --spec-yield-rounds, --[no-]spec-throughput-gate, --spec-gate-probe-tokens,
           --spec-min-speedup, --spec-gate-reprobe, --spec-gate-reprobe-max, --spec-max-temperature,
           --[no-]spec-bitexact, --dspark-confidence, --fim-model, --fim-max-context, --fim-max-batch,
-          --completion-deadline-ms, --completion-rate, --completion-burst, --tool-call-parser, --log-file,
-          --log-dir, --otlp-endpoint, --otlp-header, --otlp-service-name, --otlp-filter, --otlp-queue,
-          --otlp-batch-ms, --otlp-timeout-ms, --otlp-metrics, --otlp-interval-ms, --[no-]tui, --fleet,
-          --fleet-listen, --fleet-auth, --fleet-policy, --fleet-pool-high, --fleet-conns-per-node
+          --completion-deadline-ms, --completion-rate, --completion-burst, --log-file, --log-dir,
+          --otlp-endpoint, --otlp-header, --otlp-service-name, --otlp-filter, --otlp-queue, --otlp-batch-ms,
+          --otlp-timeout-ms, --otlp-metrics, --otlp-interval-ms, --[no-]tui, --fleet, --fleet-listen,
+          --fleet-auth, --fleet-policy, --fleet-pool-high, --fleet-conns-per-node
 
         retired (accepted; a line says what took their place)
           --paged-kv, --prefix-cache, --continuous-batching, --prefix-cache-file,
