@@ -118,10 +118,10 @@ fn a_toy_model_reads_like_a_real_one() {
     assert_eq!(codec.decode(&tokens), text);
     assert!(codec.is_eog(sf_core::Token(ToyModel::EOS)));
 
-    let messages = [Message { role: Role::User, content: "hi".into(), name: None }];
+    let chat = vec![Message::new(Role::User, "hi")].into();
     let text = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
-    assert_eq!(codec.render_text(&messages).unwrap(), text);
-    let prompt = codec.render(&messages).unwrap();
+    assert_eq!(codec.render_text(&chat).unwrap(), text);
+    let prompt = codec.render(&chat).unwrap();
     assert_eq!(
         prompt.iter().filter(|token| token.0 > ToyModel::BOS).count(),
         3,

@@ -69,14 +69,16 @@ impl Inference for Babble {
             let events: Vec<_> =
                 (0..turn.choices).flat_map(|choice| Self::answer(&turn, &prompt, choice)).collect();
             let events = Box::pin(futures_util::stream::iter(events));
-            Ok(Accepted { model: "org/babble".to_owned(), prompt_tokens, events })
+            Ok(Accepted { model: "org/babble".to_owned(), prompt_tokens, unread: Vec::new(), events })
         })
     }
 
     fn tokenize(&self, _: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault> {
         let text = match input {
             Input::Text(text) => text.clone(),
-            Input::Chat(messages) => messages.iter().map(|message| message.content.as_str()).collect(),
+            Input::Chat(chat) => {
+                chat.messages.iter().flat_map(|message| message.content.as_deref()).collect()
+            }
             Input::Tokens(tokens) => return Ok(tokens.clone()),
         };
         Ok(text.chars().map(|c| Token(c.into())).collect())

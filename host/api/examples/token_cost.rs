@@ -107,7 +107,12 @@ impl Inference for Counting {
             let pipe = Arc::<Pipe>::default();
             self.0.0.lock().unwrap().push(Arc::clone(&pipe));
             let events = Box::pin(Reader { pipe, taken: VecDeque::new() });
-            Ok(Accepted { model: "org/counting-135m-instruct".to_owned(), prompt_tokens: 1, events })
+            Ok(Accepted {
+                model: "org/counting-135m-instruct".to_owned(),
+                prompt_tokens: 1,
+                unread: Vec::new(),
+                events,
+            })
         })
     }
 

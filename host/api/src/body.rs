@@ -131,19 +131,37 @@ pub(crate) fn json(bytes: &[u8]) -> Result<Value, Fault> {
     if text.trim_ascii().is_empty() {
         return Err(invalid("body is empty, expected a JSON object".to_owned()));
     }
-    let budget = Budget { left: Cell::new(JSON_VALUES_MAX), twice: RefCell::new(None) };
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict(&budget).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    value.map_err(|e| match budget.twice.take() {
+    let budget = Budget::default();
+    parse(text, &budget).map_err(|e| match budget.twice.take() {
         Some(name) => Fault::invalid("duplicate_field", name, format!("{e}")),
-        None if budget.left.get() == 0 => Fault::new(FaultKind::TooLarge, "too_many_values", format!("{e}")),
+        None if budget.is_spent() => Fault::new(FaultKind::TooLarge, "too_many_values", format!("{e}")),
         None => invalid(format!("body is not valid JSON: {e}")),
     })
 }
 
-struct Budget {
+/// One JSON value and nothing after it, out of a text that came inside a body.
+pub(crate) fn parse(text: &str, budget: &Budget) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Strict(budget).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value))
+}
+
+/// The values that may still be built, over any number of texts.
+pub(crate) struct Budget {
     left: Cell<usize>,
     twice: RefCell<Option<String>>,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { left: Cell::new(JSON_VALUES_MAX), twice: RefCell::new(None) }
+    }
+}
+
+impl Budget {
+    /// Whether a text was refused because it had too many.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
 }
 
 /// Builds a value like `serde_json` does, but counts values and refuses a name that stands twice.
@@ -156,7 +174,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
         let left = self.0.left.get();
         if left == 0 {
-            return Err(D::Error::custom(format!("body has more than {JSON_VALUES_MAX} JSON values")));
+            return Err(D::Error::custom(format!("more than {JSON_VALUES_MAX} JSON values")));
         }
         self.0.left.set(left - 1);
         reader.deserialize_any(self)

@@ -7,9 +7,11 @@
 //! # What happens to a field of a request
 //!
 //! * Known and in range: honoured. Known and out of range or of the wrong type: 400 that names the field.
-//! * Known to change the answer, and not honoured by this build (`tools`, `grammar`, `best_of`, …): 400
+//! * Known to change the answer, and not honoured by this build (`functions`, `grammar`, `best_of`, …): 400
 //!   `unsupported_parameter`, unless its value asks for nothing (`null`, `[]`, `"none"`, …).
 //! * Known to be harmless (`metadata`, `store`, …): accepted.
+//! * For the model's chat template (`tools`, `chat_template_kwargs`, `enable_thinking`, `reasoning_effort`): given to it, and
+//!   named in `x-superfluid-ignored` where it does not read them; `tools` are refused then.
 //! * Unknown: accepted, and named in the response header `x-superfluid-ignored`, so that nothing is ignored in silence.
 //!
 //! # How a request is served

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use sf_artifact::gguf::Value;
 use sf_artifact::{Artifact, Gguf};
-use sf_core::{Message, Token, Vocabulary};
+use sf_core::{Chat, Token, Vocabulary};
 
 use crate::bpe::Bpe;
 use crate::error::CodecError;
@@ -185,12 +185,12 @@ impl Codec {
 
     /// The prompt that asks for the assistant's next message.
     ///
-    /// A control token is made only from the template's own text, never from a message's, whatever it says.
+    /// A control token is made only from the template's own text, never from what a client gave, whatever it says.
     ///
     /// # Errors
-    /// [`CodecError::NoChat`], the template's own refusal or failure, or more text than [`TEXT_BYTES_MAX`].
-    pub fn render(&self, messages: &[Message]) -> Result<Vec<Token>, CodecError> {
-        let prompt = self.template.as_ref().ok_or(CodecError::NoChat)?.render(messages)?;
+    /// [`CodecError::NoChat`], [`CodecError::NoTools`], the template's own refusal or failure, or more text than [`TEXT_BYTES_MAX`].
+    pub fn render(&self, chat: &Chat) -> Result<Vec<Token>, CodecError> {
+        let prompt = self.template.as_ref().ok_or(CodecError::NoChat)?.render(chat)?;
         let mut tokens = self.tokens(&prompt.text, Trust::Except(&prompt.cuts))?;
         if let Some(bos) = self.bos_to_add().filter(|bos| tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
@@ -202,8 +202,27 @@ impl Codec {
     ///
     /// # Errors
     /// As [`Codec::render`].
-    pub fn render_text(&self, messages: &[Message]) -> Result<String, CodecError> {
-        Ok(self.template.as_ref().ok_or(CodecError::NoChat)?.render(messages)?.text)
+    pub fn render_text(&self, chat: &Chat) -> Result<String, CodecError> {
+        Ok(self.template.as_ref().ok_or(CodecError::NoChat)?.render(chat)?.text)
+    }
+
+    /// Whether the chat template reads a variable of this name, e.g. `tools`.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.template.as_ref().is_some_and(|template| template.reads(variable))
+    }
+
+    /// Variables and parts of messages that `chat` holds and the chat template never looks at.
+    pub fn unread(&self, chat: &Chat) -> Vec<String> {
+        self.template.as_ref().map_or_else(Vec::new, |template| template.unread(chat))
+    }
+
+    /// The same codec in a time that stands still, seconds since 1970: some templates tell the model what day it is.
+    #[must_use]
+    pub fn with_time(mut self, now: u64) -> Codec {
+        if let Some(template) = &mut self.template {
+            template.stop_clock(now);
+        }
+        self
     }
 
     /// Tokens of a text that holds no markers: what looks like a control token is text.

@@ -84,6 +84,9 @@ pub enum CodecError {
     /// The chat template refused these messages, in its own words.
     #[error("the model's chat template refuses these messages: {0} (codec.refused)")]
     Refused(String),
+    /// Tools were given to a chat template that never looks at them.
+    #[error("the model's chat template shows no tools to the model (codec.no_tools)")]
+    NoTools,
     /// The model cannot chat.
     #[error("this model has no chat template, it only continues text (codec.no_chat)")]
     NoChat,
@@ -115,6 +118,7 @@ impl CodecError {
             CodecError::NoTemplate => "codec.no_template",
             CodecError::Render { .. } => "codec.render",
             CodecError::Refused(_) => "codec.refused",
+            CodecError::NoTools => "codec.no_tools",
             CodecError::NoChat => "codec.no_chat",
             CodecError::TooLong { .. } => "codec.too_long",
             CodecError::NoSentinel => "codec.no_sentinel",
@@ -133,6 +137,9 @@ impl CodecError {
             CodecError::Render { .. } | CodecError::Refused(_) => {
                 "check the order and the roles of the messages against what the model expects"
             }
+            CodecError::NoTools => {
+                "leave the tools out, or pass a template that reads `tools` with --chat-template FILE"
+            }
             CodecError::NoChat => "use /v1/completions, or pass a template with --chat-template FILE",
             CodecError::TooLong { .. } => "send less text",
             CodecError::NoSentinel => "leave out private-use characters",
@@ -146,7 +153,7 @@ impl From<CodecError> for Fault {
     fn from(error: CodecError) -> Fault {
         let kind = match error {
             CodecError::Refused(_) | CodecError::Render { .. } | CodecError::NoSentinel => FaultKind::Invalid,
-            CodecError::NoChat => FaultKind::Unsupported,
+            CodecError::NoChat | CodecError::NoTools => FaultKind::Unsupported,
             CodecError::TooLong { .. } => FaultKind::TooLarge,
             _ => FaultKind::Internal,
         };

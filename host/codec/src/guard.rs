@@ -5,20 +5,27 @@
 //! half of a marker. It passes unharmed through trimming, splitting, joining and replacing. When the prompt is rendered
 //! the sentinels are taken out again and their places kept: a control token that spans one is not one.
 //!
-//! Texts that the template looks for in a message, such as `</think>`, are left whole, so that it still finds them.
+//! Texts that the template looks for in a message, such as `</think>`, are left whole, so that it still finds them; but only
+//! where neither they nor the template's own text in front of them could begin a control token that they go on.
 //! Wrapping each message in markers instead would hide its edges from `trim` and `startswith`.
 
 use std::collections::HashSet;
 
+use sf_core::Chat;
+
 use crate::error::CodecError;
+use crate::source::Source;
 use crate::vocab::Vocab;
+
+/// Texts that a template writes without spelling them: roles, words and digits of values that are not the client's.
+const GIVEN: &str = "system user assistant tool function true false none 0 1 2 3 4 5 6 7 8 9";
 
 /// Decides where sentinels go.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// First characters of control tokens, in either case, sorted; and whether that is all of the token.
     starts: Vec<(char, bool)>,
-    /// What the template may look for in a message; none of these can be, hold or be a part of a control token.
+    /// What the template may look for in a message; none of these can begin, end or hold a control token.
     wanted: Vec<String>,
     /// Private-use characters of the template and of control tokens.
     taken: HashSet<char>,
@@ -38,7 +45,7 @@ fn is_private(character: char) -> bool {
 }
 
 impl Guard {
-    pub(crate) fn new(vocab: &Vocab, template: &str) -> Guard {
+    pub(crate) fn new(vocab: &Vocab, template: &Source) -> Guard {
         let controls: Vec<&str> = vocab.controls().map(|id| vocab.text(id)).collect();
         let mut starts = Vec::new();
         for control in &controls {
@@ -51,20 +58,25 @@ impl Guard {
         }
         starts.sort_unstable_by_key(|&(start, is_whole)| (start, !is_whole));
         starts.dedup_by_key(|&mut (start, _)| start);
-        let mut wanted = literals(template);
+        let mut wanted = template.literals.clone();
+        let lower: Vec<String> = controls.iter().map(|control| control.to_lowercase()).collect();
+        let ends = completions(&lower, template);
         wanted.retain(|text| {
-            let meets = |control: &&str| text.contains(control) || control.contains(&**text);
-            !text.is_empty() && !controls.iter().any(meets)
+            let text = text.to_lowercase();
+            let meets = |end: &String| text.starts_with(&**end) || end.starts_with(&*text);
+            let holds = |control: &String| text.contains(&**control);
+            !text.is_empty() && !ends.iter().any(meets) && !lower.iter().any(holds)
         });
-        let template = template.chars().filter(|&character| is_private(character));
-        let taken = controls.iter().flat_map(|text| text.chars()).filter(|&character| is_private(character));
-        Guard { starts, wanted, taken: taken.chain(template).collect() }
+        let literals = template.literals.iter().map(String::as_str);
+        let texts = literals.chain([&*template.text]).chain(controls);
+        let taken = texts.flat_map(str::chars).filter(|&character| is_private(character));
+        Guard { starts, wanted, taken: taken.collect() }
     }
 
     /// A private-use character that occurs neither here nor there.
-    pub(crate) fn sentinel<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Result<char, CodecError> {
-        let mut taken: HashSet<char> = texts.flat_map(str::chars).filter(|&c| is_private(c)).collect();
-        taken.extend(&self.taken);
+    pub(crate) fn sentinel(&self, chat: &Chat) -> Result<char, CodecError> {
+        let mut taken = self.taken.clone();
+        chat.for_each_text(&mut |text| taken.extend(text.chars().filter(|&character| is_private(character))));
         let mut candidates = ('\u{e000}'..='\u{f8ff}').chain('\u{f0000}'..='\u{ffffd}');
         candidates.find(|candidate| !taken.contains(candidate)).ok_or(CodecError::NoSentinel)
     }
@@ -99,8 +111,46 @@ impl Guard {
     }
 
     fn is_wanted(&self, rest: &str) -> bool {
-        self.wanted.iter().any(|text| rest.starts_with(&**text))
+        // In any case, for a template may change a text's case before it compares.
+        let starts = |text: &String| {
+            let start = rest.as_bytes().get(..text.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(text.as_bytes()))
+        };
+        self.wanted.iter().any(starts)
     }
+}
+
+/// The ends of control tokens that a message could supply: all of a token, and what is left of it behind a beginning that the
+/// template's own text may supply. All in lower case, for a template may change the case of either.
+fn completions(controls: &[String], template: &Source) -> HashSet<String> {
+    let own = template.literals.iter().chain(&template.texts).map(String::as_str).chain(GIVEN.split(' '));
+    let own = own.map(str::to_lowercase);
+    let own: HashSet<String> = own.flat_map(|text| [text.trim_end().to_owned(), text]).collect();
+    let longest = controls.iter().map(|control| control.len()).max().unwrap_or(0);
+    let tails = own.iter().flat_map(|text| {
+        let starts = text.char_indices().map(|(at, _)| at).filter(|at| text.len() - at <= longest);
+        starts.map(|at| &text[at..])
+    });
+    let tails: HashSet<&str> = tails.collect();
+    let mut ends = HashSet::new();
+    for control in controls {
+        let places: Vec<usize> = control.char_indices().map(|(at, _)| at).collect();
+        // Where a beginning that the template supplies ends.
+        let begun = places.iter().skip(1).filter(|&&at| tails.contains(&control[..at]));
+        let begun: Vec<usize> = begun.copied().collect();
+        // From there it may go on with whole texts of its own.
+        let fills = |from: usize, until: usize| {
+            let inside = places.iter().filter(|&&at| from <= at && at < until);
+            inside
+                .flat_map(|&at| {
+                    places.iter().filter(move |&&end| at < end && end <= until).map(move |&end| at..end)
+                })
+                .any(|range| own.contains(&control[range]))
+        };
+        let supplied = |at: usize| begun.iter().any(|&from| from == at || from < at && fills(from, at));
+        ends.extend(places.iter().filter(|&&at| at == 0 || supplied(at)).map(|&at| control[at..].to_owned()));
+    }
+    ends
 }
 
 /// Takes the sentinels out of a rendered prompt.
@@ -115,52 +165,9 @@ pub(crate) fn unseal(rendered: &str, sentinel: char) -> Prompt {
     prompt
 }
 
-/// The string literals of a template's tags.
-fn literals(template: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = template;
-    while let Some(open) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
-        rest = &rest[open + 2..];
-        let mut literal: Option<(char, String)> = None;
-        let mut characters = rest.char_indices();
-        let mut end = rest.len();
-        while let Some((at, character)) = characters.next() {
-            match &mut literal {
-                None if matches!(character, '\'' | '"') => literal = Some((character, String::new())),
-                None if rest[at..].starts_with("}}") || rest[at..].starts_with("%}") => {
-                    end = at;
-                    break;
-                }
-                None => {}
-                Some((quote, text)) if character == *quote => {
-                    found.push(std::mem::take(text));
-                    literal = None;
-                }
-                Some((_, text)) if character == '\\' => match characters.next() {
-                    Some((_, 'n')) => text.push('\n'),
-                    Some((_, 't')) => text.push('\t'),
-                    Some((_, escaped)) => text.push(escaped),
-                    None => {}
-                },
-                Some((_, text)) => text.push(character),
-            }
-        }
-        rest = &rest[end..];
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn literals_are_read_inside_tags_only() {
-        let template = r#"don't {{ 'a' + "b\"'c" }} it's {% if x == '\n</t>' %} "no" {{ 'a' }}{{ 'open"#;
-        assert_eq!(literals(template), ["\n</t>", "a", "b\"'c"]);
-    }
 
     #[test]
     fn unsealing_keeps_the_text_and_the_places() {

@@ -2,7 +2,7 @@
 //!
 //! Owns what a model's text means in tokens, both ways: what renders the prompt also decodes the answer. It reads the
 //! tokenizer from the model file's header and asks no runtime. Invariant: the content of a message can never become a
-//! control token. The way of a prompt: `template` (through `guard`) → `markers` → `pretokens` and `bpe`, or `spm`.
+//! control token. The way of a prompt: `template` (through `source`, `guard` and `python`) → `markers` → `pretokens` and `bpe`, or `spm`.
 
 mod bpe;
 mod bytelevel;
@@ -13,6 +13,7 @@ mod markers;
 mod merge;
 mod pretokens;
 mod python;
+mod source;
 mod spm;
 mod stream;
 mod table;

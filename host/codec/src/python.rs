@@ -1,197 +1,373 @@
-//! The corners of Python that chat templates rely on: `json.dumps` and `strftime`.
+//! Makes minijinja's environment the one that transformers gives to chat templates: the one place where the two differ.
+//!
+//! What differs, and what is done about it:
+//! * `{{ value }}` and `|string` write values as Python's `str()`: the formatter and `repr`.
+//! * `tojson` is `json.dumps`: `json`.
+//! * Methods of strings, dicts and lists that minijinja lacks or reads differently: `methods`.
+//! * Filters and tests that minijinja reads differently: here.
+//! * `'…' % value`, `{% generation %}`, escapes and line ends: rewritten in `source`.
+//! * Dicts of the client's, with keys that are guarded: `values`.
+//!
+//! Left as they are: what Python refuses and minijinja takes (a loop over `none`, `tojson` of a lazy result, `unique` of dicts);
+//! `|safe`, which makes Python's `+` escape HTML; `%` behind anything but a string literal, and `%r`; `dict.method` without a
+//! call, which is the method in Python and the item here; `varargs` and `kwargs` in macros; slices of a client's text by
+//! position, which count the guard's characters; times, which are in UTC.
 
-use std::fmt::Write;
+#![expect(clippy::needless_pass_by_value, reason = "minijinja hands arguments over by value")]
 
-use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{Error, ErrorKind, Value};
+mod json;
+mod methods;
+mod repr;
+mod strftime;
+mod values;
 
-/// Deepest nesting that is written.
-const DEPTH_MAX: usize = 64;
+use minijinja::formatting::{FormatStyle, format};
+use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
+use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter};
 
-/// `tojson(value, indent=None)` as transformers defines it: `json.dumps` without escaping what is not ASCII.
-pub(crate) fn tojson(value: &Value, kwargs: &Kwargs) -> Result<Value, Error> {
-    let indent: Option<usize> = kwargs.get::<Option<usize>>("indent")?;
-    let _: Option<Value> = kwargs.get("ensure_ascii")?;
-    let _: Option<Value> = kwargs.get("sort_keys")?;
-    let _: Option<Value> = kwargs.get("separators")?;
-    kwargs.assert_all_used()?;
-    let mut out = String::new();
-    write_json(value, indent, 0, &mut out)?;
-    Ok(Value::from_safe_string(out))
+use self::methods::{capitalized, is_space, strip};
+use self::strftime::strftime;
+pub(crate) use self::values::value_of;
+use crate::source::PERCENT;
+
+/// Variable that holds the guard's sentinel; no template can spell it.
+pub(crate) const SENTINEL: &str = " sentinel";
+/// Variable that holds the time, seconds since 1970.
+pub(crate) const NOW: &str = " now";
+
+/// The template's own words, carried through the engine's error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refusal(pub String);
+
+/// The guard's sentinel in this rendering.
+fn sentinel(state: &State<'_, '_>) -> Option<char> {
+    state.lookup(SENTINEL)?.as_str()?.chars().next()
 }
 
-fn write_json(value: &Value, indent: Option<usize>, depth: usize, out: &mut String) -> Result<(), Error> {
-    if depth > DEPTH_MAX {
-        return Err(Error::new(ErrorKind::InvalidOperation, "tojson: nested more than 64 deep"));
-    }
-    match value.kind() {
-        ValueKind::Undefined | ValueKind::None => out.push_str("null"),
-        ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
-        ValueKind::Number => push(out, value),
-        ValueKind::Map => {
-            let mut keys = value.try_iter()?.peekable();
-            out.push('{');
-            let is_empty = keys.peek().is_none();
-            let mut is_first = true;
-            for key in keys {
-                next_item(indent, depth + 1, &mut is_first, out);
-                write_string(&key.to_string(), out);
-                out.push_str(": ");
-                write_json(&value.get_item(&key)?, indent, depth + 1, out)?;
-            }
-            close(indent.filter(|_| !is_empty), depth, out);
-            out.push('}');
+fn str_of(state: &State<'_, '_>, value: &Value) -> String {
+    let mut text = String::new();
+    repr::write_str(value, sentinel(state), &mut text);
+    text
+}
+
+/// Gives `environment` what templates expect of Python, Jinja and transformers.
+pub(crate) fn install(environment: &mut Environment<'static>) {
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_formatter(write_value);
+    environment.set_unknown_method_callback(methods::call);
+    environment.add_filter("tojson", json::tojson);
+    environment.add_filter("string", string);
+    environment.add_filter("trim", trim);
+    environment.add_filter("join", join);
+    environment.add_filter("list", list);
+    environment.add_filter("indent", indent);
+    environment.add_filter("title", title);
+    environment.add_filter("capitalize", capitalize);
+    environment.add_filter("length", length);
+    environment.add_filter("count", length);
+    environment.add_filter("default", default);
+    environment.add_filter("d", default);
+    environment.add_filter("int", int);
+    environment.add_filter("float", float);
+    environment.add_filter("sort", sort);
+    environment.add_filter("dictsort", dictsort);
+    environment.add_filter(PERCENT, percent);
+    environment.add_test("sequence", is_sequence);
+    environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
+    environment.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
+    environment.add_function("joiner", minijinja_contrib::globals::joiner);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+}
+
+fn raise_exception(state: &State<'_, '_>, words: &Value) -> Result<Value, Error> {
+    let refusal = Refusal(str_of(state, words));
+    Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(refusal))
+}
+
+fn strftime_now(state: &State<'_, '_>, format: &str) -> String {
+    let now = state.lookup(NOW).and_then(|now| u64::try_from(now).ok());
+    strftime(format, now.unwrap_or(0))
+}
+
+/// `value|string`.
+fn string(state: &State<'_, '_>, value: Value) -> Value {
+    if value.kind() == ValueKind::String { value } else { Value::from(str_of(state, &value)) }
+}
+
+/// `value|trim(chars=None)`.
+fn trim(state: &State<'_, '_>, value: &Value, chars: Option<&str>) -> String {
+    strip(&str_of(state, value), chars, true, true).to_owned()
+}
+
+/// `value|capitalize`.
+fn capitalize(state: &State<'_, '_>, value: &Value) -> String {
+    capitalized(&str_of(state, value), sentinel(state))
+}
+
+/// `value|title`: what follows a space, a hyphen or an opening bracket is a capital.
+fn title(state: &State<'_, '_>, value: &Value) -> String {
+    let sentinel = sentinel(state);
+    let mut begins = true;
+    let mut titled = String::new();
+    for character in str_of(state, value).chars() {
+        if Some(character) == sentinel {
+            titled.push(character);
+        } else if is_space(character) || matches!(character, '-' | '(' | '{' | '[' | '<') {
+            titled.push(character);
+            begins = true;
+        } else if std::mem::take(&mut begins) {
+            titled.extend(character.to_uppercase());
+        } else {
+            titled.extend(character.to_lowercase());
         }
-        ValueKind::Seq | ValueKind::Iterable => {
-            let mut items = value.try_iter()?.peekable();
-            out.push('[');
-            let is_empty = items.peek().is_none();
-            let mut is_first = true;
-            for item in items {
-                next_item(indent, depth + 1, &mut is_first, out);
-                write_json(&item, indent, depth + 1, out)?;
-            }
-            close(indent.filter(|_| !is_empty), depth, out);
-            out.push(']');
+    }
+    titled
+}
+
+/// `value|list`; of a text its characters, each with what the guard put there.
+fn list(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    let Some(text) = value.as_str() else {
+        let mut items = Vec::new();
+        for item in value.try_iter()?.checked() {
+            state.consume_fuel(1)?;
+            items.push(item?);
         }
-        _ => write_string(&value.to_string(), out),
-    }
-    Ok(())
-}
-
-fn push(out: &mut String, value: impl std::fmt::Display) {
-    write!(out, "{value}").expect("writing to a string does not fail");
-}
-
-fn next_item(indent: Option<usize>, depth: usize, is_first: &mut bool, out: &mut String) {
-    match (indent, *is_first) {
-        (None, true) => {}
-        (None, false) => out.push_str(", "),
-        (Some(_), true) => {}
-        (Some(_), false) => out.push(','),
-    }
-    close(indent, depth, out);
-    *is_first = false;
-}
-
-/// A line break and the indentation, where there is any.
-fn close(indent: Option<usize>, depth: usize, out: &mut String) {
-    if let Some(indent) = indent {
-        out.push('\n');
-        out.extend(std::iter::repeat_n(' ', indent.min(16) * depth));
-    }
-}
-
-fn write_string(text: &str, out: &mut String) {
-    out.push('"');
+        return Ok(Value::from(items));
+    };
+    let sentinel = sentinel(state);
+    let mut items: Vec<String> = Vec::new();
+    let mut is_lead = false;
     for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' => push(out, format_args!("\\u{:04x}", u32::from(character))),
-            other => out.push(other),
+        let is_sentinel = Some(character) == sentinel;
+        match items.last_mut().filter(|_| is_sentinel || is_lead) {
+            Some(item) => item.push(character),
+            None => items.push(character.to_string()),
         }
+        is_lead = is_sentinel && (is_lead || items.len() == 1 && items[0].len() == character.len_utf8());
     }
-    out.push('"');
+    Ok(items.into_iter().map(Value::from).collect())
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
-
-/// `datetime.strftime` of a time in UTC, seconds since 1970; a directive that is not known stays as it is.
-pub(crate) fn strftime(format: &str, seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let month_name = MONTHS[month as usize - 1];
-    let day_name = DAYS[(days % 7) as usize];
-    let hour_12 = if hour % 12 == 0 { 12 } else { hour % 12 };
-    let mut out = String::new();
-    let mut characters = format.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            out.push(character);
-            continue;
-        }
-        let plain = characters.next_if_eq(&'-').is_some();
-        let width = if plain { 1 } else { 2 };
-        match characters.next() {
-            Some('Y') => push(&mut out, year),
-            Some('m') => push(&mut out, format_args!("{month:0width$}")),
-            Some('d') => push(&mut out, format_args!("{day:0width$}")),
-            Some('H') => push(&mut out, format_args!("{hour:0width$}")),
-            Some('I') => push(&mut out, format_args!("{hour_12:0width$}")),
-            Some('M') => push(&mut out, format_args!("{minute:0width$}")),
-            Some('S') => push(&mut out, format_args!("{second:0width$}")),
-            Some('y') => push(&mut out, format_args!("{:0width$}", year % 100)),
-            Some('B') => out.push_str(month_name),
-            Some('b') => out.push_str(&month_name[..3]),
-            Some('A') => out.push_str(day_name),
-            Some('a') => out.push_str(&day_name[..3]),
-            Some('p') => out.push_str(if hour < 12 { "AM" } else { "PM" }),
-            Some('F') => push(&mut out, format_args!("{year}-{month:02}-{day:02}")),
-            Some('T') => push(&mut out, format_args!("{hour:02}:{minute:02}:{second:02}")),
-            Some('Z') => out.push_str("UTC"),
-            Some('%') => out.push('%'),
-            Some(other) => {
-                out.push('%');
-                out.extend(plain.then_some('-'));
-                out.push(other);
-            }
-            None => out.push('%'),
-        }
+/// `value|indent(width=4, first=False, blank=False)`.
+fn indent(
+    state: &State<'_, '_>,
+    value: &Value,
+    width: Option<Value>,
+    first: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let width = width.or(kwargs.get("width")?).unwrap_or_else(|| Value::from(4));
+    let first = first.or(kwargs.get("first")?).unwrap_or(false);
+    let blank = kwargs.get::<Option<bool>>("blank")?.unwrap_or(false);
+    kwargs.assert_all_used()?;
+    let indent = match width.as_str() {
+        Some(text) => text.to_owned(),
+        None => " ".repeat(i64::try_from(width)?.clamp(0, 1024) as usize),
+    };
+    let text = str_of(state, value);
+    let mut indented = String::from(if first { &*indent } else { "" });
+    for (at, line) in text.split('\n').enumerate() {
+        state.consume_fuel(1 + indent.len() as u64 / 64)?;
+        indented.push_str(if at == 0 { "" } else { "\n" });
+        indented.push_str(if at == 0 || line.is_empty() && !blank { "" } else { &indent });
+        indented.push_str(line);
     }
-    out
+    Ok(indented)
 }
 
-/// Year, month and day of a day since 1970-01-01, by counting whole years and months: dates of this century are near.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    // 400 years have 146097 days, so the loop below runs at most 400 times.
-    let (mut year, mut rest) = (1970 + days / 146_097 * 400, days % 146_097);
-    while rest >= 365 + u64::from(leap(year)) {
-        rest -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    for (month, length) in (1..).zip(lengths) {
-        if rest < length {
-            return (year, month, rest + 1);
-        }
-        rest -= length;
-    }
-    unreachable!("a year's months have a year's days")
+/// `template % values`.
+fn percent(template: &str, values: Value) -> Result<String, Error> {
+    let values: Vec<Value> = if values.is_tuple() { values.try_iter()?.collect() } else { vec![values] };
+    format(FormatStyle::Printf, template, &values)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_written_as_python_does() {
-        let check = |format: &str, seconds: u64, expect: &str| assert_eq!(strftime(format, seconds), expect);
-        check("%Y-%m-%d %H:%M:%S", 0, "1970-01-01 00:00:00");
-        check("%d %b %Y", 1_721_952_000, "26 Jul 2024");
-        check("%A, %-d %B %y, %I:%M %p", 1_709_210_096, "Thursday, 29 February 24, 12:34 PM");
-        check("%F %T %Z %% %q %-q %", 951_782_400, "2000-02-29 00:00:00 UTC % %q %-q %");
-        check("%F", 4_107_542_400, "2100-03-01");
+/// Whether it has a length and items, as lists, texts and dicts do.
+fn is_sequence(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined => true,
+        // A slice of a list is a list.
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
     }
+}
+
+/// `{{ value }}`.
+fn write_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Number | ValueKind::Map | ValueKind::Seq | ValueKind::Iterable => {
+            out.write_str(&str_of(state, value)).map_err(Error::from)
+        }
+        _ => escape_formatter(out, state, value),
+    }
+}
+
+fn plain(text: &str, sentinel: Option<char>) -> String {
+    sentinel.map_or_else(|| text.to_owned(), |sentinel| text.replace(sentinel, ""))
+}
+
+/// `attribute`, dots and all, of a value.
+fn attribute_of(value: &Value, attribute: &str) -> Value {
+    attribute
+        .split('.')
+        .try_fold(value.clone(), |value, part| match part.parse::<usize>() {
+            Ok(at) => value.get_item_by_index(at),
+            Err(_) => value.get_attr(part),
+        })
+        .unwrap_or_default()
+}
+
+/// `value|join(d="", attribute=None)`.
+fn join(
+    state: &State<'_, '_>,
+    value: &Value,
+    between: Option<Value>,
+    attribute: Option<String>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    let between = between.or(kwargs.get("d")?).map(|between| str_of(state, &between)).unwrap_or_default();
+    let attribute = attribute.or(kwargs.get("attribute")?);
+    kwargs.assert_all_used()?;
+    let mut joined = String::new();
+    for (at, item) in value.try_iter()?.checked().enumerate() {
+        let item = item?;
+        state.consume_fuel(1 + between.len() as u64 / 64)?;
+        joined.push_str(if at == 0 { "" } else { &between });
+        let item = attribute.as_deref().map_or_else(|| item.clone(), |name| attribute_of(&item, name));
+        repr::write_str(&item, sentinel(state), &mut joined);
+    }
+    Ok(joined)
+}
+
+/// `len(value)`, without what the guard put into a text.
+fn length(state: &State<'_, '_>, value: &Value) -> Result<usize, Error> {
+    if value.is_undefined() {
+        return Ok(0);
+    }
+    if let Some(text) = value.as_str() {
+        return Ok(text.chars().filter(|&character| Some(character) != sentinel(state)).count());
+    }
+    value.len().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidOperation, format!("a value of type {} has no length", value.kind()))
+    })
+}
+
+/// `value|default(default_value="", boolean=False)`.
+fn default(value: Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let args = args.into_values();
+    let (given, kwargs): (&[Value], Kwargs) = from_args(&args)?;
+    let named = |name: &str| kwargs.has(name).then(|| kwargs.get::<Value>(name)).transpose();
+    let other = given.first().cloned().or(named("default_value")?).unwrap_or_else(|| Value::from(""));
+    let lax = given.get(1).cloned().or(named("boolean")?).is_some_and(|lax| lax.is_true());
+    kwargs.assert_all_used()?;
+    Ok(if value.is_undefined() || lax && !value.is_true() { other } else { value })
+}
+
+/// `value|int(default=0, base=10)`: what is no number is the default.
+fn int(
+    state: &State<'_, '_>,
+    value: &Value,
+    default: Option<Value>,
+    base: Option<u32>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let default = default.or(kwargs.get("default")?).unwrap_or_else(|| Value::from(0));
+    let base = base.or(kwargs.get("base")?).unwrap_or(10).clamp(2, 36);
+    kwargs.assert_all_used()?;
+    let whole = |number: f64| number.is_finite().then(|| Value::from(number as i128));
+    let read = match (value.kind(), value.as_str()) {
+        (ValueKind::Bool, _) => Some(Value::from(i64::from(value.is_true()))),
+        (ValueKind::Number, _) if value.is_integer() => Some(value.clone()),
+        (ValueKind::Number, _) => f64::try_from(value.clone()).ok().and_then(whole),
+        (_, Some(text)) => {
+            let text = plain(text, sentinel(state)).trim().replace('_', "");
+            let integer = i128::from_str_radix(&text, base).ok().map(Value::from);
+            integer.or_else(|| text.parse().ok().and_then(whole))
+        }
+        _ => None,
+    };
+    Ok(read.unwrap_or(default))
+}
+
+/// `value|float(default=0.0)`.
+fn float(
+    state: &State<'_, '_>,
+    value: &Value,
+    default: Option<Value>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let default = default.or(kwargs.get("default")?).unwrap_or_else(|| Value::from(0.0));
+    kwargs.assert_all_used()?;
+    let read = match (value.kind(), value.as_str()) {
+        (ValueKind::Bool, _) => Some(f64::from(u8::from(value.is_true()))),
+        (ValueKind::Number, _) => f64::try_from(value.clone()).ok(),
+        (_, Some(text)) => plain(text, sentinel(state)).trim().parse().ok(),
+        _ => None,
+    };
+    Ok(read.map_or(default, Value::from))
+}
+
+/// Sorts by keys, texts by what the client wrote.
+fn sorted(mut keyed: Vec<(Value, Value)>, sentinel: Option<char>, cased: bool, reverse: bool) -> Vec<Value> {
+    for (key, _) in &mut keyed {
+        if let Some(text) = key.as_str() {
+            let text = plain(text, sentinel);
+            *key = Value::from(if cased { text } else { text.to_lowercase() });
+        }
+    }
+    keyed.sort_by(|(a, _), (b, _)| {
+        let order = a.cmp(b);
+        if reverse { order.reverse() } else { order }
+    });
+    keyed.into_iter().map(|(_, value)| value).collect()
+}
+
+/// `value|sort(reverse=False, case_sensitive=False, attribute=None)`.
+fn sort(
+    state: &State<'_, '_>,
+    value: &Value,
+    reverse: Option<bool>,
+    cased: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let reverse = reverse.or(kwargs.get("reverse")?).unwrap_or(false);
+    let cased = cased.or(kwargs.get("case_sensitive")?).unwrap_or(false);
+    let attribute: Option<String> = kwargs.get("attribute")?;
+    kwargs.assert_all_used()?;
+    let mut keyed = Vec::new();
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        state.consume_fuel(1)?;
+        let key = attribute.as_deref().map_or_else(|| item.clone(), |name| attribute_of(&item, name));
+        keyed.push((key, item));
+    }
+    Ok(Value::from(sorted(keyed, sentinel(state), cased, reverse)))
+}
+
+/// `value|dictsort(case_sensitive=False, by="key", reverse=False)`.
+fn dictsort(
+    state: &State<'_, '_>,
+    value: &Value,
+    cased: Option<bool>,
+    by: Option<String>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let cased = cased.or(kwargs.get("case_sensitive")?).unwrap_or(false);
+    let by_value = by.or(kwargs.get("by")?).is_some_and(|by| by == "value");
+    let reverse = kwargs.get::<Option<bool>>("reverse")?.unwrap_or(false);
+    kwargs.assert_all_used()?;
+    if value.kind() != ValueKind::Map {
+        let message = format!("dictsort takes a dict, not a value of type {}", value.kind());
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    let mut keyed = Vec::new();
+    for key in value.try_iter()?.checked() {
+        let key = key?;
+        state.consume_fuel(1)?;
+        let item = value.get_item(&key)?;
+        let pair = Value::from(Tuple::from([key.clone(), item.clone()]));
+        keyed.push((if by_value { item } else { key }, pair));
+    }
+    Ok(Value::from(sorted(keyed, sentinel(state), cased, reverse)))
 }

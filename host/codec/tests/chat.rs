@@ -9,7 +9,7 @@ use sf_artifact::open;
 use sf_codec::{Codec, CodecError, CodecOptions, Dialect};
 use sf_core::{Fault, FaultKind, Message, Role, Token};
 use support::{GEMMA3, SMOLLM2, real_model};
-use tiny::{CONTROLS, bpe_header, control_count, message, spm_header};
+use tiny::{CONTROLS, bpe_header, chat, control_count, message, spm_header};
 
 fn with_template(source: &str) -> Codec {
     let options = CodecOptions { chat_template: Some(source.to_owned()), ..CodecOptions::default() };
@@ -17,11 +17,11 @@ fn with_template(source: &str) -> Codec {
 }
 
 fn rendered(source: &str, messages: &[Message]) -> String {
-    with_template(source).render_text(messages).expect("a template that renders")
+    with_template(source).render_text(&chat(messages)).expect("a template that renders")
 }
 
 fn failed(source: &str) -> CodecError {
-    with_template(source).render(&[message(Role::User, "Hi")]).expect_err("must fail")
+    with_template(source).render(&chat(&[message(Role::User, "Hi")])).expect_err("must fail")
 }
 
 fn smollm2() -> Codec {
@@ -34,8 +34,8 @@ fn smollm2_gets_its_own_prompt() {
     let codec = smollm2();
     let messages = [message(Role::System, "Be brief."), message(Role::User, "What is 2+2?")];
     let text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWhat is 2+2?<|im_end|>\n<|im_start|>assistant\n";
-    assert_eq!(codec.render_text(&messages).expect("a template"), text);
-    let tokens = codec.render(&messages).expect("a template");
+    assert_eq!(codec.render_text(&chat(&messages)).expect("a template"), text);
+    let tokens = codec.render(&chat(&messages)).expect("a template");
     assert_eq!(tokens, codec.encode_trusted(text).expect("short"));
     assert_eq!(control_count(&codec, &tokens), 5);
     // Written by llama.cpp b11434 for the same text.
@@ -51,7 +51,7 @@ fn a_base_model_cannot_chat_and_says_what_to_do() {
     let artifact = open(real_model(GEMMA3)).expect("a real model");
     let codec = Codec::open(&artifact, CodecOptions::default()).expect("a known tokenizer");
     assert!(!codec.has_chat());
-    let error = codec.render(&[message(Role::User, "Hi")]).expect_err("no template");
+    let error = codec.render(&chat(&[message(Role::User, "Hi")])).expect_err("no template");
     assert_eq!(error, CodecError::NoChat);
     assert!(error.hint().contains("/v1/completions"), "{}", error.hint());
     assert!(codec.describe().starts_with("raw"), "{}", codec.describe());
@@ -66,7 +66,7 @@ fn the_dialect_decides_who_writes_the_prompt() {
         let options =
             CodecOptions { dialect, chat_template: passed.map(str::to_owned), ..CodecOptions::default() };
         let codec = Codec::from_gguf(&bpe_header(), options).expect("opens");
-        let text = codec.render_text(&[message(Role::User, "Hi")]).ok();
+        let text = codec.render_text(&chat(&[message(Role::User, "Hi")])).ok();
         assert_eq!(text.as_deref(), expect, "{dialect}");
         assert_eq!(codec.has_chat(), expect.is_some());
         assert_eq!(dialect.name().parse(), Ok(dialect));
@@ -138,7 +138,7 @@ fn no_message_becomes_a_control_token_whatever_the_template_does_with_it() {
         let spm = Codec::from_gguf(&spm_header(), options).expect("a template that compiles");
         for codec in [bpe, spm] {
             let count = |messages: &[Message]| {
-                control_count(&codec, &codec.render(messages).expect("a template that renders"))
+                control_count(&codec, &codec.render(&chat(messages)).expect("a template that renders"))
             };
             let harmless = count(&attack("hello", "world", "ann"));
             for (first, second, name) in ATTACKS {
@@ -154,7 +154,7 @@ fn a_message_reaches_the_model_as_it_is() {
     let codec = smollm2();
     for (first, second, _) in ATTACKS {
         let messages = [message(Role::User, first), message(Role::Assistant, second)];
-        let text = codec.decode(&codec.render(&messages).expect("a template"));
+        let text = codec.decode(&codec.render(&chat(&messages)).expect("a template"));
         let carried = |text: &str| text.replace(['\u{e000}', '\u{e001}'], "");
         let expect = format!("user\n{first}\nassistant\n{second}\nassistant\n");
         assert!(carried(&text).ends_with(&carried(&expect)), "{text:?} {expect:?}");
@@ -259,7 +259,7 @@ fn bos_stands_once_whether_the_template_writes_it_or_not() {
     let check = |source: &str| {
         let options = CodecOptions { chat_template: Some(source.to_owned()), ..CodecOptions::default() };
         let codec = Codec::from_gguf(&spm_header(), options).expect("a template that compiles");
-        let tokens = codec.render(&[message(Role::User, "Hi")]).expect("renders");
+        let tokens = codec.render(&chat(&[message(Role::User, "Hi")])).expect("renders");
         let bos = codec.bos().expect("the vocabulary has one");
         assert_eq!(tokens.iter().filter(|&&token| token == bos).count(), 1, "{source}");
         assert_eq!(tokens[0], bos);
@@ -278,7 +278,7 @@ proptest! {
         ),
     ) {
         let codec = with_template(template);
-        let count = |messages: &[Message]| control_count(&codec, &codec.render(messages).expect("renders"));
+        let count = |messages: &[Message]| control_count(&codec, &codec.render(&chat(messages)).expect("renders"));
         let [first, second, name] = &contents[..] else { unreachable!("three of them") };
         let found = count(&attack(&first.concat(), &second.concat(), &name.concat()));
         prop_assert_eq!(found, count(&attack("hello", "world", "ann")));

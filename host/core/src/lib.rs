@@ -7,6 +7,7 @@ pub mod clock;
 pub mod fault;
 pub mod grammar;
 pub mod ids;
+pub mod json;
 pub mod limits;
 pub mod options;
 pub mod ports;
@@ -19,8 +20,12 @@ pub use clock::Moment;
 pub use fault::{Fault, FaultKind};
 pub use grammar::{Grammar, Vocabulary};
 pub use ids::{LaneId, RequestId, StashKey, Token};
+pub use json::Json;
 pub use options::{EngineOption, OptionValue};
 pub use qos::QosClass;
 pub use sampling::{SamplerSpec, SamplingParams};
 pub use step::{Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, StepOut, StepPlan};
-pub use turn::{AnswerPart, FinishReason, Input, Message, Role, TokenInfo, Turn, TurnEvent};
+pub use turn::{
+    AnswerPart, Chat, FinishReason, Input, Message, Role, TokenInfo, Tool, ToolCall, ToolChoice, Turn,
+    TurnEvent,
+};

@@ -28,6 +28,10 @@ pub const GRAMMAR_BYTES_MAX: usize = 256 << 10;
 pub const VOCABULARY_BYTES_MAX: usize = 16 << 20;
 /// Messages of one chat request.
 pub const MESSAGES_MAX: usize = 4096;
+/// Tools of one chat request.
+pub const TOOLS_MAX: usize = 1024;
+/// Variables that one chat request gives to its template.
+pub const TEMPLATE_ARGUMENTS_MAX: usize = 64;
 /// Default lanes of one engine (`--max-batch`).
 pub const MAX_BATCH_DEFAULT: u32 = 8;
 /// Largest `--max-batch`.

@@ -20,6 +20,8 @@ pub struct Accepted {
     pub model: String,
     /// Tokens of the rendered prompt.
     pub prompt_tokens: u32,
+    /// Variables and parts of messages that the model's chat template was given and does not read.
+    pub unread: Vec<String>,
     /// What it answers.
     pub events: TurnStream,
 }

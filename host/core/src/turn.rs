@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::fault::Fault;
 use crate::grammar::Grammar;
 use crate::ids::{RequestId, Token};
+use crate::json::Json;
 use crate::qos::QosClass;
 use crate::sampling::SamplingParams;
 
@@ -34,21 +35,126 @@ impl Role {
 }
 
 /// One message of a chat.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// Its text.
-    pub content: String,
+    /// Its text; an assistant that only calls tools has none.
+    pub content: Option<String>,
     /// The speaker's name, where the template uses one.
     pub name: Option<String>,
+    /// What the assistant thought before it spoke.
+    pub reasoning: Option<String>,
+    /// Tools that the assistant calls, in its order.
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that a tool answers.
+    pub tool_call_id: Option<String>,
+}
+
+impl Message {
+    /// A message that is only text.
+    pub fn new(role: Role, content: impl Into<String>) -> Message {
+        Message {
+            role,
+            content: Some(content.into()),
+            name: None,
+            reasoning: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+        }
+    }
+}
+
+/// One call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// Ties the tool's answer to it; may be empty.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// An object: the arguments by name.
+    pub arguments: Json,
+}
+
+/// A tool that the model may call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name, as calls spell it.
+    pub name: String,
+    /// The whole object that describes it, as the client gave it.
+    pub json: Json,
+}
+
+/// A chat and what its template is told besides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chat {
+    /// At least one.
+    pub messages: Vec<Message>,
+    /// Tools that the template shows to the model.
+    pub tools: Vec<Tool>,
+    /// Variables of the template, by name; none of those that it gets anyway.
+    pub arguments: Vec<(String, Json)>,
+    /// Whether tools must be called.
+    pub choice: ToolChoice,
+}
+
+/// Which tools an answer calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// Those that the model wants to.
+    #[default]
+    Auto,
+    /// At least one; several only if `several`.
+    Required {
+        /// More than one call.
+        several: bool,
+    },
+    /// This one, once.
+    Named(String),
+}
+
+impl From<Vec<Message>> for Chat {
+    /// Messages and nothing besides.
+    fn from(messages: Vec<Message>) -> Chat {
+        Chat { messages, ..Chat::default() }
+    }
+}
+
+impl Chat {
+    /// Calls `see` with every string of the client's in it.
+    pub fn for_each_text<'a>(&'a self, see: &mut dyn FnMut(&'a str)) {
+        for message in &self.messages {
+            let texts = [&message.content, &message.name, &message.reasoning, &message.tool_call_id];
+            texts.into_iter().flatten().for_each(|text| see(text));
+            for call in &message.tool_calls {
+                see(&call.id);
+                see(&call.name);
+                call.arguments.for_each_text(see);
+            }
+        }
+        for tool in &self.tools {
+            see(&tool.name);
+            tool.json.for_each_text(see);
+        }
+        for (name, value) in &self.arguments {
+            see(name);
+            value.for_each_text(see);
+        }
+    }
+
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.for_each_text(&mut |text| bytes += text.len());
+        bytes
+    }
 }
 
 /// What the model continues.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A chat, rendered through the model's template.
-    Chat(Vec<Message>),
+    Chat(Chat),
     /// Text as it is (BOS added when the model wants one).
     Text(String),
     /// Tokens as they are.

@@ -76,13 +76,16 @@ impl Chat<'_> {
     /// Sends one message and prints the answer as it comes.
     async fn say(&mut self, text: &str) -> Result<(), Fatal> {
         let said = self.messages.len();
-        self.messages.push(message(Role::User, text));
+        self.messages.push(Message::new(Role::User, text));
         // A base model has no turns: it continues the text.
-        let input =
-            if self.has_template { Input::Chat(self.messages.clone()) } else { Input::Text(text.to_owned()) };
+        let input = if self.has_template {
+            Input::Chat(self.messages.clone().into())
+        } else {
+            Input::Text(text.to_owned())
+        };
         match self.answer(input).await {
             Ok(answer) => {
-                self.messages.push(message(Role::Assistant, &answer));
+                self.messages.push(Message::new(Role::Assistant, answer));
                 Ok(())
             }
             Err(fatal) => {
@@ -129,10 +132,6 @@ impl Chat<'_> {
         }
         Ok(answer)
     }
-}
-
-fn message(role: Role, content: &str) -> Message {
-    Message { role, content: content.to_owned(), name: None }
 }
 
 /// Nobody is told when it cannot be shown.

@@ -14,6 +14,7 @@ mod resolve;
 mod service;
 mod stream;
 mod sync;
+mod tools;
 
 pub use model::{Engine, ModelSpec, Opener, SamplingDefaults};
 pub use service::Service;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sf_codec::CodecError;
 use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOP_TOKENS_MAX, STOPS_MAX};
 use sf_core::{Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
@@ -21,16 +22,13 @@ struct SamplerFallback {
 /// Tokens of the turn's input.
 pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> {
     let tokens = match input {
-        Input::Chat(messages) => {
+        Input::Chat(chat) => {
             if !model.codec.has_chat() {
                 let message = format!("{} has no chat template: it is a base model", model.id);
                 return Err(Fault::invalid("no_chat_template", "messages", message)
                     .hint("use /v1/completions, or serve it with --chat-template FILE or --dialect chatml"));
             }
-            model
-                .codec
-                .render(messages)
-                .map_err(|error| Fault::invalid("template_refused", "messages", error.to_string()))?
+            model.codec.render(chat).map_err(unrendered)?
         }
         Input::Text(text) => model
             .codec
@@ -43,6 +41,14 @@ pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> 
         return Err(Fault::invalid("token_out_of_range", "prompt", message));
     }
     Ok(tokens)
+}
+
+/// What a client is told about a chat that could not be rendered.
+fn unrendered(error: CodecError) -> Fault {
+    match error {
+        CodecError::NoTools => Fault::from(error).param("tools"),
+        error => Fault::invalid("template_refused", "messages", error.to_string()),
+    }
 }
 
 /// One admission per choice, with request ids from `ids`. The deadline counts from `now`.
@@ -203,6 +209,17 @@ mod tests {
         check(None, None, Some(0.3), 0.3);
         check(None, None, None, 0.8);
         check(None, Some(0.0), Some(0.3), 0.0);
+    }
+
+    #[test]
+    fn a_chat_that_cannot_be_rendered_names_the_field() {
+        let check = |error: CodecError, code: &str, param: &str, words: &str| {
+            let fault = unrendered(error);
+            assert_eq!((fault.code, fault.param.as_deref()), (code, Some(param)));
+            assert!(fault.message.contains(words), "{} lacks {words}", fault.message);
+        };
+        check(CodecError::NoTools, "no_tools", "tools", "shows no tools");
+        check(CodecError::Refused("Alternate!".to_owned()), "template_refused", "messages", "Alternate!");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::mailbox::{Mailbox, Outbox};
 use crate::meter::Meter;
 use crate::model::{Model, ModelSpec};
 use crate::stream::{AnswerStream, Answering};
+use crate::tools::Tools;
 use crate::{pressure, resolve};
 
 /// Text or messages from so many bytes on are tokenized away from the event loop, which other streams wait for.
@@ -101,15 +102,27 @@ impl Service {
         RequestId(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn take(&self, turn: Turn) -> Result<Accepted, Fault> {
+    async fn take(&self, mut turn: Turn) -> Result<Accepted, Fault> {
         if self.draining.load(Ordering::Relaxed) {
             return Err(Fault::new(FaultKind::Unavailable, "draining", "the server is shutting down"));
         }
         let model = self.model(turn.model.as_deref())?;
         let submitted = self.clock.now();
         let prompt = prompt(model, &turn.input).await?;
+        let mut tools = match &turn.input {
+            Input::Chat(chat) => Tools::of(model, chat, turn.grammar.is_some())?,
+            Input::Text(_) | Input::Tokens(_) => Tools::default(),
+        };
         if let Some(grammar) = &turn.grammar {
             check_grammar(model, grammar).await?;
+        }
+        let mut unread = std::mem::take(&mut tools.unread);
+        if let Input::Chat(chat) = &turn.input {
+            unread.extend(model.codec.unread(chat));
+        }
+        if let Some(forced) = tools.forced.take() {
+            check_calls(model, &forced, &turn.input).await?;
+            turn.grammar = Some(forced);
         }
         let prompt_tokens = prompt.len() as u32;
         let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
@@ -117,11 +130,9 @@ impl Service {
             .into_iter()
             .map(|admission| submit(model, admission, submitted))
             .collect::<Result<Vec<_>, Fault>>()?;
-        // An answer with a grammar is all text.
-        let taken_apart = matches!(turn.input, Input::Chat(_)) && turn.grammar.is_none();
-        let parser = || taken_apart.then(|| model.codec.parser(&prompt, &[])).flatten();
+        let parser = || tools.parser(model, &prompt);
         let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), parser, answers);
-        Ok(Accepted { model: model.id.clone(), prompt_tokens, events: Box::pin(events) })
+        Ok(Accepted { model: model.id.clone(), prompt_tokens, unread, events: Box::pin(events) })
     }
 }
 
@@ -146,10 +157,24 @@ async fn check_grammar(model: &Model, grammar: &Grammar) -> Result<(), Fault> {
         .hint("see README, structured output, for what is supported"))
 }
 
+/// As [`check_grammar`], of calls that must be made; says which tool cannot be.
+async fn check_calls(model: &Model, grammar: &Grammar, input: &Input) -> Result<(), Fault> {
+    let Err(fault) = check_grammar(model, grammar).await else { return Ok(()) };
+    let Input::Chat(chat) = input else { return Err(fault) };
+    for tool in &chat.tools {
+        let alone = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
+        if let Err(fault) = check_grammar(model, &alone).await {
+            let message = format!("the parameters of tool {:?}: {}", tool.name, fault.message);
+            return Err(Fault::invalid(fault.code, "tools", message));
+        }
+    }
+    Err(fault.param("tools"))
+}
+
 /// Tokens of the turn's input.
 async fn prompt(model: &Arc<Model>, input: &Input) -> Result<Vec<Token>, Fault> {
     let bytes = match input {
-        Input::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
+        Input::Chat(chat) => chat.bytes(),
         Input::Text(text) => text.len(),
         Input::Tokens(_) => 0,
     };

@@ -68,7 +68,8 @@ pub(crate) async fn run(
     let delivery = order.delivery;
     let mut ignored = std::mem::take(&mut order.ignored);
     ignored.extend(terms.ignored.map(str::to_owned));
-    let (head, answer) = timing.within(open(inference, ids, timing, terms, order)).await?;
+    let (head, answer, unread) = timing.within(open(inference, ids, timing, terms, order)).await?;
+    ignored.extend(unread);
     let mut response = match delivery {
         Delivery::Stream { usage } => {
             let body = Body::new(sse::EventStream::new(answer, Frames::new(head, usage)));
@@ -115,7 +116,7 @@ async fn open(
     timing: Timing,
     terms: Terms,
     mut order: Order,
-) -> Result<(Head, Answer), Fault> {
+) -> Result<(Head, Answer, Vec<String>), Fault> {
     if terms.pin.is_some() && !order.reuse {
         let message = "`cache_prompt` is false and `x-superfluid-pin` asks for the prompt to be kept";
         let fault = Fault::invalid("conflicting_parameters", "cache_prompt", message);
@@ -127,12 +128,14 @@ async fn open(
     let mut source = Source::new(order.choices, timing.deadline);
     let mut prompt_tokens = 0;
     let mut model = String::new();
+    let mut unread = Vec::new();
     for (at, input) in std::mem::take(&mut order.inputs).into_iter().enumerate() {
         let id = if at == 0 { first } else { ids.next() };
         let turn = Turn { id, input, deadline: left(&terms, timing)?, ..turn(&terms, &order) };
         let accepted = inference.submit(turn).await?;
         prompt_tokens += u64::from(accepted.prompt_tokens);
         model = accepted.model;
+        unread.extend(accepted.unread);
         source.add(accepted.events);
     }
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -153,7 +156,7 @@ async fn open(
     };
     let progress = Progress::new(choices, order.choices, prompt_tokens);
     let answer = Answer { source, progress, meter, stage: Stage::Running, now: timing.arrived };
-    Ok((head, answer))
+    Ok((head, answer, unread))
 }
 
 /// What the turns of an order have in common.

@@ -2,11 +2,14 @@
 
 use serde_json::Value;
 use sf_core::limits::{MESSAGES_MAX, TOP_LOGPROBS_MAX};
-use sf_core::{Fault, FaultKind, Input, Message, Role};
+use sf_core::{Chat, Fault, FaultKind, Input, Message, Role};
 
 use super::format::grammar;
 use super::sampling::{choices, same, sampling, stop, stop_tokens};
+use super::tools::{choice, tool_calls, tools};
+use super::variables::variables;
 use super::{Dialect, Order, delivery, refused};
+use crate::body::Budget;
 use crate::fields::{Fields, array, string, unknown_word, wrong_type};
 
 /// The order in a chat request's body.
@@ -15,14 +18,13 @@ pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
     refused::check(&fields, refused::GENERATION)?;
     refused::check(&fields, refused::CHAT)?;
     let model = model(&mut fields)?;
-    let messages = fields.require("messages")?;
-    let messages = messages_of(messages, &fields.path("messages"))?;
+    let conversation = conversation(&mut fields)?;
     let limit = fields.integer("max_tokens", 1..=u32::MAX)?;
     let completion_limit = fields.integer("max_completion_tokens", 1..=u32::MAX)?;
     let order = Order {
         dialect: Dialect::Chat,
         model,
-        inputs: vec![Input::Chat(messages)],
+        inputs: vec![Input::Chat(conversation)],
         sampling: sampling(&mut fields)?,
         max_tokens: same("max_tokens", limit, "max_completion_tokens", completion_limit)?,
         stop: stop(&mut fields)?,
@@ -65,8 +67,16 @@ fn logprobs(fields: &mut Fields) -> Result<Option<u32>, Fault> {
     }
 }
 
-/// The messages of a chat, wherever they stand.
-pub(super) fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Fault> {
+/// What the model's template is given, on whichever endpoint.
+pub(super) fn conversation(fields: &mut Fields) -> Result<Chat, Fault> {
+    let messages = fields.require("messages")?;
+    let messages = messages_of(messages, &fields.path("messages"))?;
+    let choice = choice(fields)?;
+    let (tools, choice) = tools(fields, choice)?;
+    Ok(Chat { messages, tools, arguments: variables(fields)?, choice })
+}
+
+fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Fault> {
     let values = array(value, path)?;
     if values.is_empty() {
         return Err(Fault::invalid("invalid_value", path, format!("`{path}` is empty")));
@@ -75,21 +85,33 @@ pub(super) fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Faul
         let message = format!("`{path}` has {} messages, accepted are {MESSAGES_MAX}", values.len());
         return Err(Fault::invalid("too_many", path, message));
     }
-    values.into_iter().enumerate().map(|(at, value)| message(value, format!("{path}[{at}]"))).collect()
+    let budget = Budget::default();
+    let values = values.into_iter().enumerate();
+    values.map(|(at, value)| message(value, format!("{path}[{at}]"), &budget)).collect()
 }
 
-fn message(value: Value, path: String) -> Result<Message, Fault> {
+fn message(value: Value, path: String, budget: &Budget) -> Result<Message, Fault> {
     let mut fields = Fields::nested(value, path)?;
     refused::check(&fields, refused::MESSAGE)?;
     let role = role(&string(fields.require("role")?, &fields.path("role"))?, &fields.path("role"))?;
     let name = fields.string("name")?;
+    let tool_call_id = fields.string("tool_call_id")?;
+    let (thought, other) = (fields.string("reasoning_content")?, fields.string("reasoning")?);
+    let reasoning = same(&fields.path("reasoning_content"), thought, &fields.path("reasoning"), other)?;
+    let tool_calls = tool_calls(&mut fields, budget)?;
+    if role != Role::Assistant && !tool_calls.is_empty() {
+        let path = fields.path("tool_calls");
+        let message = format!("`{path}` stands in a message of role {}", role.as_str());
+        return Err(Fault::invalid("invalid_value", path, message).hint("only the assistant calls tools"));
+    }
     let content = match fields.take("content") {
-        Some(content) => content_of(content, &fields.path("content"))?,
-        // An assistant's turn may have said nothing.
-        None if role == Role::Assistant => String::new(),
-        None => return Err(fields.missing("content")),
+        Some(content) => Some(content_of(content, &fields.path("content"))?),
+        None if role != Role::Assistant => return Err(fields.missing("content")),
+        // A turn that only called tools or thought has no text; one that did nothing said nothing.
+        None if !tool_calls.is_empty() || reasoning.is_some() => None,
+        None => Some(String::new()),
     };
-    Ok(Message { role, content, name })
+    Ok(Message { role, content, name, reasoning, tool_calls, tool_call_id })
 }
 
 fn role(word: &str, path: &str) -> Result<Role, Fault> {
@@ -131,32 +153,48 @@ mod tests {
     use super::chat;
     use crate::request::Delivery;
     use serde_json::{Value, json};
-    use sf_core::{Input, Message, Role};
+    use sf_core::{Input, Json, Message, Role};
 
     fn messages(value: &Value) -> Vec<Message> {
         let order = chat(json!({"messages": value})).unwrap();
-        let [Input::Chat(messages)] = &order.inputs[..] else { panic!("one chat") };
-        messages.clone()
+        let [Input::Chat(chat)] = &order.inputs[..] else { panic!("one chat") };
+        chat.messages.clone()
     }
 
     #[test]
     fn content_is_a_string_or_parts_or_an_assistants_silence() {
-        let message = |role, content: &str| Message { role, content: content.to_owned(), name: None };
         let got = messages(&json!([
             {"role": "developer", "content": "be brief"},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
             {"role": "assistant", "content": null},
+            {"role": "assistant", "content": null, "reasoning": "hm"},
             {"role": "tool", "content": "4", "tool_call_id": "x"},
         ]));
         assert_eq!(
             got,
             [
-                message(Role::System, "be brief"),
-                message(Role::User, "ab"),
-                message(Role::Assistant, ""),
-                message(Role::Tool, "4"),
+                Message::new(Role::System, "be brief"),
+                Message::new(Role::User, "ab"),
+                Message::new(Role::Assistant, ""),
+                Message {
+                    content: None,
+                    reasoning: Some("hm".to_owned()),
+                    ..Message::new(Role::Assistant, "")
+                },
+                Message { tool_call_id: Some("x".to_owned()), ..Message::new(Role::Tool, "4") },
             ]
         );
+    }
+
+    #[test]
+    fn an_assistant_that_calls_tools_needs_no_text_and_nobody_else_calls_any() {
+        let call =
+            json!({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}});
+        let got = messages(&json!([{"role": "assistant", "tool_calls": [call, call]}]));
+        assert_eq!((got[0].content.as_deref(), got[0].tool_calls.len()), (None, 2));
+        assert_eq!(got[0].tool_calls[0].arguments, Json::Object(vec![("a".to_owned(), Json::Integer(1))]));
+        let body = json!({"messages": [{"role": "user", "content": "x", "tool_calls": [call]}]});
+        assert_eq!(chat(body).unwrap_err().param.as_deref(), Some("messages[0].tool_calls"));
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod sampling;
 mod scheduling;
 mod text;
 mod tokens;
+mod tools;
+mod variables;
 
 pub(crate) use chat::chat;
 pub(crate) use scheduling::tuning;

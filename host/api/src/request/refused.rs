@@ -81,15 +81,12 @@ pub(super) const GENERATION: &[Refused] = &[
 
 /// Refused on `/v1/chat/completions` besides.
 pub(super) const CHAT: &[Refused] = &[
-    row("tools", Nothing::Empty),
-    row("tool_choice", Nothing::Word("none")),
     row("functions", Nothing::Empty),
     row("function_call", Nothing::Word("none")),
     row("modalities", Nothing::TextOnly),
     row("audio", Nothing::Empty),
     row("web_search_options", Nothing::Empty),
     row("chat_template", Nothing::Empty),
-    row("chat_template_kwargs", Nothing::Empty),
     row("add_generation_prompt", Nothing::True),
     row("continue_final_message", Nothing::False),
     row("documents", Nothing::Empty),
@@ -110,7 +107,6 @@ pub(super) const TEXT: &[Refused] = &[
 
 /// Refused in a message.
 pub(super) const MESSAGE: &[Refused] = &[
-    row("tool_calls", Nothing::Empty),
     row("function_call", Nothing::Empty),
     row("audio", Nothing::Empty),
     row("prefix", Nothing::False),
@@ -123,7 +119,6 @@ pub(super) const STREAM_OPTIONS: &[Refused] = &[row("continuous_usage_stats", No
 /// Known to change nothing about the answer's text.
 const HARMLESS: &[&str] = &[
     "metadata",
-    "parallel_tool_calls",
     "prediction",
     "prompt_cache_key",
     "prompt_cache_retention",
@@ -171,9 +166,10 @@ mod tests {
     #[test]
     fn a_value_that_asks_for_nothing_is_not_refused() {
         for nothing in [
-            json!({"tools": null}),
-            json!({"tools": []}),
+            json!({"functions": null}),
+            json!({"functions": []}),
             json!({"tool_choice": "none"}),
+            json!({"tool_choice": "required"}),
             json!({"modalities": ["text"]}),
             json!({"mirostat": 0}),
             json!({"typical_p": 1.0}),
@@ -186,8 +182,7 @@ mod tests {
     #[test]
     fn a_value_with_a_meaning_is_refused() {
         for (body, param) in [
-            (json!({"tools": [{}]}), "tools"),
-            (json!({"tool_choice": "auto"}), "tool_choice"),
+            (json!({"functions": [{}]}), "functions"),
             (json!({"modalities": ["text", "audio"]}), "modalities"),
             (json!({"mirostat": 2}), "mirostat"),
             (json!({"skip_special_tokens": false}), "skip_special_tokens"),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sf_core::{Fault, Input, Token};
 
-use super::chat::{messages_of, model};
+use super::chat::{conversation, model};
 use super::sampling::tokens;
 use crate::fields::{Fields, string};
 
@@ -21,13 +21,13 @@ pub(crate) struct ToDetokenize {
     pub(crate) tokens: Vec<Token>,
 }
 
-/// Either `prompt` (a string) or `messages`.
+/// Either `prompt` (a string) or `messages`, with `tools` and template variables as a chat has them.
 pub(crate) fn tokenize(body: Value) -> Result<ToTokenize, Fault> {
     let mut fields = Fields::root(body)?;
     let model = model(&mut fields)?;
-    let input = match (fields.take("prompt"), fields.take("messages")) {
+    let input = match (fields.take("prompt"), fields.peek("messages")) {
         (Some(prompt), None) => Input::Text(string(prompt, &fields.path("prompt"))?),
-        (None, Some(messages)) => Input::Chat(messages_of(messages, &fields.path("messages"))?),
+        (None, Some(_)) => Input::Chat(conversation(&mut fields)?),
         (None, None) => return Err(fields.missing("prompt").hint("give `prompt` or `messages`")),
         (Some(_), Some(_)) => {
             let message = "`prompt` and `messages` are both given";

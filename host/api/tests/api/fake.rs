@@ -158,6 +158,7 @@ impl Inference for Fake {
                 );
             }
             let play = (self.script)(&turn)?;
+            let unread = unread(&turn.input);
             self.turns.lock().unwrap().push(turn);
             let (played, dropped) = (Arc::clone(&self.played), Arc::clone(&self.dropped));
             let never = matches!(play, Play::NotTaken);
@@ -166,14 +167,16 @@ impl Inference for Fake {
             if never {
                 std::future::pending::<()>().await;
             }
-            Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, events })
+            Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, unread, events })
         })
     }
 
     fn tokenize(&self, _: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault> {
         let text = match input {
             Input::Text(text) => text.clone(),
-            Input::Chat(messages) => messages.iter().map(|message| message.content.as_str()).collect(),
+            Input::Chat(chat) => {
+                chat.messages.iter().flat_map(|message| message.content.as_deref()).collect()
+            }
             Input::Tokens(tokens) => return Ok(tokens.clone()),
         };
         Ok(text.bytes().map(|byte| Token(byte.into())).collect())
@@ -195,6 +198,13 @@ impl Inference for Fake {
         *self.tuning.lock().unwrap() = tuning;
         Ok(())
     }
+}
+
+/// Its template reads one variable, `enable_thinking`.
+fn unread(input: &Input) -> Vec<String> {
+    let Input::Chat(chat) = input else { return Vec::new() };
+    let names = chat.arguments.iter().map(|(name, _)| name.clone());
+    names.filter(|name| name != "enable_thinking").collect()
 }
 
 pub(crate) fn delta(choice: u32, text: &str) -> TurnEvent {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expect_test::{ExpectFile, expect_file};
 use http::Request;
 use serde_json::{Value, json};
-use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TurnEvent};
+use sf_core::{Fault, FaultKind, FinishReason, Input, Json, Token, TurnEvent};
 
 use crate::fake::{Answer, Fake, delta, end, ended, hi, post, routes, send, token};
 
@@ -234,4 +234,35 @@ async fn unknown_fields_are_answered_and_named() {
     assert_eq!(answer.status, 200);
     let named = answer.header("x-superfluid-ignored").unwrap();
     assert!(named.contains("frobnicate") && named.contains("na\\u{ef}ve\\n") && !named.contains("user"));
+}
+
+#[tokio::test]
+async fn tools_calls_and_template_variables_reach_the_inference_and_unread_ones_are_named() {
+    let fake = Fake::playing(hi());
+    let body = json!({
+        "model": "org/toy",
+        "messages": [
+            {"role": "user", "content": "2+2?"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"b\":2,\"a\":2}"}}
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "4"}
+        ],
+        "tools": [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}],
+        "tool_choice": "auto",
+        "chat_template_kwargs": {"enable_thinking": false, "mood": "calm"},
+        "reasoning_effort": "low",
+    });
+    let answer = post(&fake, CHAT, body.to_string()).await;
+    assert_eq!((answer.status, answer.header("x-superfluid-ignored")), (200, Some("mood, reasoning_effort")));
+    let turns = fake.turns.lock().unwrap();
+    let Input::Chat(chat) = &turns[0].input else { panic!("a chat") };
+    assert_eq!((chat.tools.len(), chat.tools[0].name.as_str()), (1, "add"));
+    let call = &chat.messages[1].tool_calls[0];
+    assert_eq!((chat.messages[1].content.as_deref(), call.name.as_str()), (None, "add"));
+    let Json::Object(arguments) = &call.arguments else { panic!("an object") };
+    assert_eq!(arguments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    assert_eq!(chat.messages[2].tool_call_id.as_deref(), Some("c1"));
+    let names: Vec<&str> = chat.arguments.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["enable_thinking", "mood", "reasoning_effort"]);
 }

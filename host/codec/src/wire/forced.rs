@@ -1,23 +1,15 @@
 //! Writes the grammar of an answer that must be tool calls, where the wire is one of plain marks around JSON.
 
 use serde_json::{Map, Value as Json, json};
+use sf_core::Tool;
 
 use super::{Bare, Body, Calls, Shape, Wire};
-
-/// A tool that may be called.
-#[derive(Clone, Copy, Debug)]
-pub struct Callable<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// The JSON Schema of its arguments; `null` = any object.
-    pub parameters: &'a Json,
-}
 
 impl Wire {
     /// A grammar, in llguidance's Lark, whose texts are calls of these tools with arguments that their schemas accept: one
     /// call, or any number of them. `None` where this wire's calls cannot be written as one: its marks are control tokens
     /// or its calls are no JSON.
-    pub fn call_grammar(&self, tools: &[Callable<'_>], several: bool) -> Option<String> {
+    pub fn call_grammar(&self, tools: &[&Tool], several: bool) -> Option<String> {
         let Shape::Calls(calls) = &self.shape else { return None };
         let [Body::Object, ..] = calls.bodies else { return None };
         let call = around(calls)?;
@@ -40,14 +32,14 @@ fn around(calls: &Calls) -> Option<String> {
 }
 
 /// The schema of a call of any of the tools. What a tool's schema refers to moves with it.
-fn one_of(tools: &[Callable<'_>]) -> Json {
+fn one_of(tools: &[&Tool]) -> Json {
     let mut definitions = Map::new();
     let mut calls = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
         let home = format!("tool_{at}");
-        let mut parameters = match tool.parameters {
+        let mut parameters = match super::plain::parameters(tool) {
             Json::Null => json!({"type": "object"}),
-            given => given.clone(),
+            given => given,
         };
         move_references(&mut parameters, &format!("#/$defs/{home}"));
         calls.push(json!({
@@ -84,9 +76,19 @@ mod tests {
 
     #[test]
     fn wires_of_plain_marks_around_json_can_be_forced() {
-        let parameters = json!({"type": "object", "properties": {"next": {"$ref": "#"}, "kind": {"$ref": "#/$defs/k"}},
-            "$defs": {"k": {"enum": ["a"]}}});
-        let tools = [Callable { name: "find", parameters: &parameters }];
+        let text = |text: &str| sf_core::Json::from(text);
+        let object = |members: Vec<(&str, sf_core::Json)>| {
+            sf_core::Json::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        };
+        let to = |target: &str| object(vec![("$ref", text(target))]);
+        let properties = object(vec![("next", to("#")), ("kind", to("#/$defs/k"))]);
+        let definitions = object(vec![("k", object(vec![("type", text("string"))]))]);
+        let parameters =
+            object(vec![("type", text("object")), ("properties", properties), ("$defs", definitions)]);
+        let json =
+            object(vec![("function", object(vec![("name", text("find")), ("parameters", parameters)]))]);
+        let tool = Tool { name: "find".to_owned(), json };
+        let tools = [&tool];
         let check = |name: &str, several: bool, start: Option<&str>| {
             let grammar = Wire::by_name(name).unwrap().call_grammar(&tools, several);
             assert_eq!(grammar.as_deref().and_then(|text| text.split("\njson").next()), start, "{name}");

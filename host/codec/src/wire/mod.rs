@@ -15,6 +15,7 @@ mod json;
 mod named;
 mod object;
 mod parser;
+mod plain;
 mod python;
 mod schema;
 mod sink;
@@ -24,8 +25,8 @@ mod value;
 mod window;
 
 pub use delta::{Answer, Call, CallFault, Delta, Failure, Span, SpanKind};
-pub use forced::Callable;
 pub use parser::{Input, Parser};
+pub use plain::parameters_text;
 pub use schema::{BadToolSchema, ToolSchema};
 
 use named::Named;

@@ -1,6 +1,7 @@
 //! Which types a tool's parameters may have, and how raw text becomes a value of one of them.
 
 use serde_json::Value as Json;
+use sf_core::Tool;
 
 use super::json::{is_number, push_text, unquote};
 use super::value::{self, Syntax};
@@ -42,6 +43,18 @@ pub struct ToolSchema {
 }
 
 impl ToolSchema {
+    /// Reads the parameters out of a tool's object.
+    ///
+    /// # Errors
+    /// Parameters that are no schema.
+    pub fn of(tool: &Tool) -> Result<ToolSchema, BadToolSchema> {
+        let parameters = match super::plain::parameters(tool) {
+            Json::Null => String::new(),
+            given => given.to_string(),
+        };
+        ToolSchema::from_json(&tool.name, &parameters)
+    }
+
     /// Reads the JSON Schema of a tool's parameters; empty text is a tool without parameters.
     pub fn from_json(name: &str, parameters: &str) -> Result<ToolSchema, BadToolSchema> {
         let bad = |reason: String| BadToolSchema { tool: name.to_owned(), reason };

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use sf_artifact::Gguf;
 use sf_codec::{Codec, CodecError, CodecOptions, TextStream};
-use sf_core::{Message, Role, Token};
+use sf_core::{Chat, Message, Role, Token};
 
 use crate::support::Bytes;
 
@@ -94,7 +94,12 @@ pub(crate) fn spm() -> Arc<Codec> {
 }
 
 pub(crate) fn message(role: Role, content: &str) -> Message {
-    Message { role, content: content.to_owned(), name: None }
+    Message::new(role, content)
+}
+
+/// Messages and nothing besides.
+pub(crate) fn chat(messages: &[Message]) -> Chat {
+    messages.to_vec().into()
 }
 
 /// How many tokens steer the model instead of being text.
@@ -152,7 +157,7 @@ pub(crate) fn any_template_ends(source: &str, content: &str) {
             return;
         }
     };
-    if let Err(error) = codec.render(&[message(Role::User, content)]) {
+    if let Err(error) = codec.render(&chat(&[message(Role::User, content)])) {
         assert!(!error.code().is_empty() && !error.to_string().is_empty());
     }
 }
