@@ -34,6 +34,7 @@ fn clock() -> Value {
         "parameters": {"type": "object", "properties": {}}}})
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "made on the spot by every caller")]
 fn ask(more: Value) -> Value {
     let mut body = json!({
         "messages": [{"role": "user", "content": "What will the weather be in Oslo this week?"}],

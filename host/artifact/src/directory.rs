@@ -1,13 +1,17 @@
 //! Recognises a safetensors directory (`config.json` beside `*.safetensors`) and reads the few facts a choice needs.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::error::ArtifactError;
 
-/// Most bytes of a JSON or template file of a model directory.
-pub(crate) const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Most bytes of a JSON or template file of a model directory; a `tokenizer_config.json` that lists thousands of tokens has
+/// more than one MiB.
+const CONFIG_BYTES_MAX: u64 = 8 << 20;
+/// Most bytes of a `tokenizer.json`; those of vocabularies of a quarter of a million tokens have 35 MiB.
+const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
 /// Most directory entries that are looked at.
 const ENTRIES_MAX: usize = 10_000;
 
@@ -69,18 +73,51 @@ fn quantization(facts: &Value) -> String {
 }
 
 /// The whole of a small text file.
-pub(crate) fn text(path: &Path) -> Result<String, ArtifactError> {
+fn text(path: &Path) -> Result<String, ArtifactError> {
+    text_up_to(path, CONFIG_BYTES_MAX)
+}
+
+fn text_up_to(path: &Path, limit: u64) -> Result<String, ArtifactError> {
     use std::io::Read;
     let unreadable = |source| ArtifactError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > CONFIG_BYTES_MAX {
-        let reason = format!("more than {CONFIG_BYTES_MAX} bytes");
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        let reason = format!("more than {limit} bytes");
         return Err(ArtifactError::Config { path: path.to_owned(), reason });
     }
     String::from_utf8(bytes)
         .map_err(|fault| ArtifactError::Config { path: path.to_owned(), reason: fault.to_string() })
+}
+
+/// What a model directory says about its tokenizer, file by file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenizerFiles {
+    /// `tokenizer.json`.
+    pub tokenizer: String,
+    /// `tokenizer_config.json`.
+    pub config: Option<String>,
+    /// `generation_config.json`.
+    pub generation: Option<String>,
+    /// `config.json`.
+    pub model: Option<String>,
+}
+
+/// `None` when there is no `tokenizer.json`; a file that is there and cannot be read is an error.
+pub(crate) fn tokenizer(path: &Path) -> Result<Option<TokenizerFiles>, ArtifactError> {
+    let optional = |name: &str, limit| match text_up_to(&path.join(name), limit) {
+        Ok(text) => Ok(Some(text)),
+        Err(ArtifactError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    };
+    let Some(tokenizer) = optional("tokenizer.json", TOKENIZER_BYTES_MAX)? else { return Ok(None) };
+    Ok(Some(TokenizerFiles {
+        tokenizer,
+        config: optional("tokenizer_config.json", CONFIG_BYTES_MAX)?,
+        generation: optional("generation_config.json", CONFIG_BYTES_MAX)?,
+        model: optional("config.json", CONFIG_BYTES_MAX)?,
+    }))
 }
 
 /// The template of a model directory: its own file, or the entry of the tokenizer's configuration.

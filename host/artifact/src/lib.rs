@@ -13,6 +13,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+pub use directory::TokenizerFiles;
 pub use error::ArtifactError;
 pub use gguf::Gguf;
 
@@ -77,6 +78,17 @@ impl Artifact {
     /// The checked header of a GGUF model.
     pub fn gguf(&self) -> Option<&Gguf> {
         self.gguf.as_ref()
+    }
+
+    /// The tokenizer of a model directory; `None` where there is none, and for models of one file.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read, is no UTF-8 or too large.
+    pub fn tokenizer_files(&self) -> Result<Option<TokenizerFiles>, ArtifactError> {
+        match self.format {
+            ArtifactFormat::SafetensorsDir => directory::tokenizer(&self.path),
+            ArtifactFormat::Gguf { .. } | ArtifactFormat::Base => Ok(None),
+        }
     }
 
     /// The model's own chat template, Jinja; `None` for a base model.

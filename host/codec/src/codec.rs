@@ -5,20 +5,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use sf_artifact::gguf::Value;
-use sf_artifact::{Artifact, Gguf};
+use sf_artifact::{Artifact, ArtifactError, Gguf};
 use sf_core::{Chat, Token, Vocabulary};
 
-use crate::bpe::Bpe;
 use crate::error::CodecError;
-use crate::markers::{Markers, Part, Trust};
-use crate::merge::Merger;
-use crate::pretokens::family;
-use crate::spm::Spm;
+use crate::markers::Trust;
+use crate::model::Model;
 use crate::template::{CHATML, Template};
-use crate::vocab::{Defaults, Kind, Spelling, Vocab};
+use crate::vocab::{Kind, Vocab};
 use crate::wire::{Parser, ToolSchema, Wire};
 
-/// Most bytes of one text to encode. Tokenizing takes about 40 bytes of memory per byte of text.
+/// Most bytes of one text to encode. Tokenizing takes about 40 bytes of memory per byte of text, through a `tokenizer.json`
+/// 80 to 170, and 300 where every character becomes a word.
 pub const TEXT_BYTES_MAX: usize = 8 << 20;
 
 /// How messages become a prompt.
@@ -103,36 +101,36 @@ fn marks(wire: &Wire, vocab: &Vocab) -> BTreeSet<u32> {
     (0..vocab.len()).filter(special).filter(|id| spelled.contains(&vocab.text(*id))).collect()
 }
 
-enum Model {
-    Bpe(Bpe),
-    Spm(Spm),
-}
-
 /// Text ⇄ tokens for one model. Immutable; share it behind an `Arc`.
 pub struct Codec {
     vocab: Vocab,
-    markers: Markers,
     model: Model,
     template: Option<Template>,
     /// Says where the template came from.
     dialect: &'static str,
-    pre: String,
     wire: Option<&'static Wire>,
     /// Tokens that are a mark of the wire by themselves.
     marks: BTreeSet<u32>,
 }
 
 impl Codec {
-    /// Builds the codec of a model from its header.
+    /// Builds the codec of a model from its header, or from the files beside its weights.
     ///
     /// # Errors
     /// A tokenizer that is not supported or contradicts itself, a template that does not compile, or none where
     /// [`Dialect::Template`] asks for one.
     pub fn open(artifact: &Artifact, options: CodecOptions) -> Result<Codec, CodecError> {
-        let Some(gguf) = artifact.gguf() else {
-            return Err(CodecError::NoTokenizer { format: artifact.format.to_string() });
+        if let Some(gguf) = artifact.gguf() {
+            return Codec::from_gguf(gguf, options);
+        }
+        let unreadable = |fault: ArtifactError| CodecError::TokenizerPart {
+            part: "files".to_owned(),
+            reason: fault.to_string(),
         };
-        Codec::from_gguf(gguf, options)
+        let files = artifact.tokenizer_files().map_err(unreadable)?;
+        let files = files.ok_or_else(|| CodecError::NoTokenizer { format: artifact.format.to_string() })?;
+        let (vocab, model) = Model::from_files(&files)?;
+        Codec::assemble(vocab, model, artifact.chat_template().as_deref(), options)
     }
 
     /// As [`Codec::open`], from a header alone.
@@ -140,9 +138,18 @@ impl Codec {
     /// # Errors
     /// As [`Codec::open`].
     pub fn from_gguf(gguf: &Gguf, options: CodecOptions) -> Result<Codec, CodecError> {
-        let CodecOptions { dialect, chat_template, wire } = options;
-        let (vocab, model, pre) = tokenizer(gguf)?;
+        let (vocab, model) = Model::read(gguf)?;
         let own = gguf.get("tokenizer.chat_template").and_then(Value::as_str);
+        Codec::assemble(vocab, model, own, options)
+    }
+
+    fn assemble(
+        vocab: Vocab,
+        model: Model,
+        own: Option<&str>,
+        options: CodecOptions,
+    ) -> Result<Codec, CodecError> {
+        let CodecOptions { dialect, chat_template, wire } = options;
         let passed = chat_template.as_deref().map(|source| (source, "passed template"));
         let given = passed.or(own.map(|source| (source, "model's template")));
         let (source, dialect) = match (dialect, given) {
@@ -159,7 +166,7 @@ impl Codec {
             WireChoice::Passed(wire) => Some(wire),
         };
         let marks = wire.map(|wire| marks(wire, &vocab)).unwrap_or_default();
-        Ok(Codec { markers: Markers::new(&vocab), vocab, model, template, dialect, pre, wire, marks })
+        Ok(Codec { vocab, model, template, dialect, wire, marks })
     }
 
     /// How the model writes reasoning and tool calls, where that is known.
@@ -239,6 +246,17 @@ impl Codec {
         Ok(tokens)
     }
 
+    /// Tokens of a text that is complete, as a model that embeds it was trained to read it: as [`Codec::encode`], with BOS
+    /// first and EOS or the separator last where the model wants them.
+    ///
+    /// # Errors
+    /// More text than [`TEXT_BYTES_MAX`].
+    pub fn encode_whole(&self, text: &str) -> Result<Vec<Token>, CodecError> {
+        let mut tokens = self.encode(text, true)?;
+        tokens.extend(self.vocab.last.map(Token));
+        Ok(tokens)
+    }
+
     /// Tokens of a text that the operator wrote, markers included.
     ///
     /// # Errors
@@ -251,24 +269,7 @@ impl Codec {
         if text.len() > TEXT_BYTES_MAX {
             return Err(CodecError::TooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
         }
-        let mut tokens = Vec::with_capacity(text.len() / 3 + 8);
-        let mut merger = Merger::default();
-        let mut after_marker = true;
-        for part in self.markers.split(text, trust) {
-            match (part, &self.model) {
-                (Part::Marker(id), _) => {
-                    tokens.push(Token(id));
-                    after_marker = true;
-                    continue;
-                }
-                (Part::Text(range), Model::Bpe(bpe)) => bpe.encode(&text[range], &mut merger, &mut tokens),
-                (Part::Text(range), Model::Spm(spm)) => {
-                    spm.encode(&self.vocab, &text[range], after_marker, &mut merger, &mut tokens);
-                }
-            }
-            after_marker = false;
-        }
-        Ok(tokens)
+        self.model.encode(&self.vocab, text, trust)
     }
 
     fn bos_to_add(&self) -> Option<Token> {
@@ -280,8 +281,7 @@ impl Codec {
     pub fn decode(&self, tokens: &[Token]) -> String {
         let bytes: Vec<u8> = tokens.iter().flat_map(|&token| self.token_bytes(token)).copied().collect();
         let first = tokens.iter().find(|&&token| !self.token_bytes(token).is_empty());
-        let put_first = matches!(&self.model, Model::Spm(spm) if spm.space_first)
-            && first.is_some_and(|first| self.vocab.kind(first.0) != Kind::UserDefined);
+        let put_first = first.is_some_and(|first| self.model.puts_space_first(self.vocab.kind(first.0)));
         let bytes = bytes.strip_prefix(b" ").filter(|_| put_first).unwrap_or(&bytes);
         String::from_utf8_lossy(bytes).into_owned()
     }
@@ -340,11 +340,7 @@ impl Codec {
 
     /// One line for the start-up report.
     pub fn describe(&self) -> String {
-        let kind = match &self.model {
-            Model::Bpe(_) => "BPE",
-            Model::Spm(_) => "SPM",
-        };
-        let pre = if self.pre.is_empty() { "default" } else { &self.pre };
+        let (kind, pre) = (self.model.kind_name(), &self.model.name);
         let bos =
             self.bos_to_add().map_or("no BOS".to_owned(), |bos| format!("BOS {}", self.token_name(bos)));
         let ends: Vec<&str> = self.eog_tokens().map(|token| self.token_name(token)).collect();
@@ -358,37 +354,5 @@ impl fmt::Debug for Codec {
     /// As [`Codec::describe`]: a vocabulary has megabytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Codec({})", self.describe())
-    }
-}
-
-fn tokenizer(gguf: &Gguf) -> Result<(Vocab, Model, String), CodecError> {
-    let text = |key: &'static str| match gguf.get(key) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(&**text)),
-        Some(other) => Err(CodecError::KeyType { key, expected: "string", found: other.kind().name() }),
-    };
-    let key = "tokenizer.ggml.model";
-    let name = text(key)?.ok_or(CodecError::MissingKey { key })?;
-    let pre = text("tokenizer.ggml.pre")?.unwrap_or("").to_owned();
-    match name {
-        "gpt2" => {
-            let family = family(&pre).ok_or_else(|| CodecError::PreTokenizer { name: pre.clone() })?;
-            // GPT-2's only special token, for files that name none.
-            let bos = Some(11).filter(|_| !family.no_bos);
-            let add_bos = family.add_bos;
-            let defaults =
-                Defaults { spelling: Spelling::ByteLevel, bos, eos: Some(11), unknown: None, add_bos };
-            let vocab = Vocab::read(gguf, &defaults)?;
-            let model = Model::Bpe(Bpe::read(gguf, &vocab, family)?);
-            Ok((vocab, model, pre))
-        }
-        "llama" => {
-            let (bos, eos, unknown) = (Some(1), Some(2), Some(0));
-            let defaults = Defaults { spelling: Spelling::Metaspace, bos, eos, unknown, add_bos: true };
-            let vocab = Vocab::read(gguf, &defaults)?;
-            let model = Model::Spm(Spm::read(gguf, &vocab)?);
-            Ok((vocab, model, pre))
-        }
-        other => Err(CodecError::TokenizerModel { name: other.to_owned() }),
     }
 }

@@ -50,7 +50,7 @@ pub enum CodecError {
     },
     /// A tokenizer model that is not implemented.
     #[error(
-        "tokenizer model {name:?} is not supported, supported are gpt2 (BPE) and llama (SPM) (codec.tokenizer_unsupported)"
+        "tokenizer model {name:?} is not supported, supported are gpt2, gemma4 and whitespace (BPE), llama (SPM), bert (WordPiece) and t5 (unigram) (codec.tokenizer_unsupported)"
     )]
     TokenizerModel {
         /// `tokenizer.ggml.model`.
@@ -61,6 +61,14 @@ pub enum CodecError {
     PreTokenizer {
         /// `tokenizer.ggml.pre`.
         name: String,
+    },
+    /// A part of the tokenizer that is not implemented or contradicts itself.
+    #[error("tokenizer, {part}: {reason} (codec.tokenizer_part)")]
+    TokenizerPart {
+        /// Which part: a key, a file, or a place in a file.
+        part: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// The chat template does not compile.
     #[error("chat template, line {line}: {message} (codec.template)")]
@@ -114,6 +122,7 @@ impl CodecError {
             CodecError::DuplicateToken { .. } => "codec.duplicate_token",
             CodecError::TokenizerModel { .. } => "codec.tokenizer_unsupported",
             CodecError::PreTokenizer { .. } => "codec.pre_tokenizer_unsupported",
+            CodecError::TokenizerPart { .. } => "codec.tokenizer_part",
             CodecError::Template { .. } => "codec.template",
             CodecError::NoTemplate => "codec.no_template",
             CodecError::Render { .. } => "codec.render",
@@ -128,10 +137,12 @@ impl CodecError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            CodecError::NoTokenizer { .. } => "use a GGUF file of this model",
-            CodecError::TokenizerModel { .. } | CodecError::PreTokenizer { .. } => {
-                "use another model, or a runtime that tokenizes by itself"
+            CodecError::NoTokenizer { .. } => {
+                "use a GGUF file of this model, or put its tokenizer.json beside its weights"
             }
+            CodecError::TokenizerModel { .. }
+            | CodecError::PreTokenizer { .. }
+            | CodecError::TokenizerPart { .. } => "use another model, or a runtime that tokenizes by itself",
             CodecError::Template { .. } => "pass a corrected template with --chat-template FILE",
             CodecError::NoTemplate => "pass one with --chat-template FILE, or use --dialect chatml or raw",
             CodecError::Render { .. } | CodecError::Refused(_) => {

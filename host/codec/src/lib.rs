@@ -1,25 +1,40 @@
 //! Text to tokens and back, chat templates, stop strings; pure.
 //!
 //! Owns what a model's text means in tokens, both ways: what renders the prompt also decodes the answer. It reads the
-//! tokenizer from the model file's header and asks no runtime. Invariant: the content of a message can never become a
-//! control token. The way of a prompt: `template` (through `source`, `guard` and `python`) → `markers` → `pretokens` and `bpe`, or `spm`.
+//! tokenizer from the model file's header, or from `tokenizer.json` beside the weights, and asks no runtime. Invariant:
+//! nothing that a client sends can become a control token. The way of a prompt: `template` (through `source`, `guard` and
+//! `python`) → `model` → `markers` → `pretokens` and `bpe`, or `spm`, `wordpiece`, `unigram`; a directory's: `huggingface`
+//! with `added`. The way of an answer: `stream`, then `wire`.
 
+mod added;
 mod bpe;
 mod bytelevel;
+mod charsmap;
 mod codec;
+mod ends;
 mod error;
+mod families;
 mod guard;
+mod huggingface;
 mod markers;
+mod measures;
 mod merge;
+mod model;
 mod pretokens;
 mod python;
 mod source;
+mod spelling;
 mod spm;
 mod stream;
+mod surroundings;
 mod table;
 mod template;
+mod tokenizerjson;
+mod trie;
+mod unigram;
 mod vocab;
 pub mod wire;
+mod wordpiece;
 
 pub use codec::{Codec, CodecOptions, Dialect, TEXT_BYTES_MAX, UnknownDialect, WireChoice};
 pub use error::CodecError;

@@ -26,7 +26,7 @@ pub(crate) enum Trust<'a> {
 }
 
 impl Trust<'_> {
-    fn allows(self, at: &Range<usize>, is_character: bool) -> bool {
+    pub(crate) fn allows(self, at: &Range<usize>, is_character: bool) -> bool {
         let Trust::Except(cuts) = self else { return false };
         let (inside, most) = if is_character { (at.end, 1) } else { (at.start + 1, 0) };
         let from = cuts.partition_point(|&cut| (cut as usize) < inside);
@@ -42,6 +42,8 @@ struct Marker {
     control: bool,
     is_character: bool,
     eats_space: bool,
+    /// Swallows the spaces before it.
+    eats_before: bool,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +83,7 @@ impl Markers {
                 is_character: vocab.text(id).chars().nth(1).is_none(),
                 eats_space: vocab.markers_eat_space
                     && !matches!(vocab.text(id), "<unk>" | "<s>" | "<|endoftext|>"),
+                eats_before: vocab.eats_before == Some(id),
             })
             .collect();
         markers.sort_by_key(|marker| (std::cmp::Reverse(marker.text.len()), marker.id));
@@ -189,11 +192,15 @@ impl Markers {
         let mut text_from = 0;
         for &(at, index) in accepted {
             let marker = &self.markers[index as usize];
-            parts.extend(Some(text_from..at).filter(|gap| !gap.is_empty()).map(Part::Text));
+            let space = |byte: &&u8| byte.is_ascii_whitespace() || **byte == 0x0b;
+            let mut gap = text_from..at;
+            if marker.eats_before {
+                gap.end -= bytes[gap.clone()].iter().rev().take_while(space).count();
+            }
+            parts.extend(Some(gap).filter(|gap| !gap.is_empty()).map(Part::Text));
             parts.push(Part::Marker(marker.id));
             text_from = at + marker.text.len();
             if marker.eats_space {
-                let space = |byte: &&u8| byte.is_ascii_whitespace() || **byte == 0x0b;
                 text_from += bytes[text_from..].iter().take_while(space).count();
             }
         }

@@ -46,7 +46,7 @@ impl Spm {
         for id in 0..count {
             match vocab.kind(id) {
                 // Neither is made by merging text: `<0x0A>` written out is six characters.
-                Kind::Control | Kind::Unknown => continue,
+                Kind::Control | Kind::Unknown | Kind::Channel => continue,
                 Kind::Byte => {
                     if let Some(byte) = byte_of(vocab.texts.get(id)) {
                         bytes[byte as usize] = id;

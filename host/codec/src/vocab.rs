@@ -1,10 +1,9 @@
-//! The vocabulary as the model file gives it: texts, kinds, the bytes each token stands for, which tokens end a text.
-//!
-//! The rules and the lists of well-known texts are those of llama.cpp, so that a text ends where it ends there.
+//! The vocabulary as the model file gives it: texts, kinds, the bytes each token stands for.
 
 use sf_artifact::gguf::{Array, Gguf, Value, ValueType};
 
 use crate::bytelevel;
+use crate::ends::{self, Known};
 use crate::error::CodecError;
 use crate::table::Blob;
 
@@ -18,6 +17,8 @@ pub(crate) enum Kind {
     Unused,
     Byte,
     Undefined,
+    /// Steers the model and is shown: the channels of gpt-oss.
+    Channel,
 }
 
 impl Kind {
@@ -33,9 +34,9 @@ impl Kind {
         }
     }
 
-    /// Steers the model and is no text: never made from text, never shown.
+    /// Steers the model and is no text: never made from text.
     pub(crate) fn is_control(self) -> bool {
-        matches!(self, Kind::Control | Kind::Unknown)
+        matches!(self, Kind::Control | Kind::Unknown | Kind::Channel)
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) enum Spelling {
     ByteLevel,
     /// UTF-8 with U+2581 for a space, `<0x0A>` for a lone byte.
     Metaspace,
+    /// UTF-8 as it is, `<0x0A>` for a lone byte.
+    Plain,
 }
 
 #[derive(Clone, Debug)]
@@ -60,8 +63,12 @@ pub(crate) struct Vocab {
     pub unknown: Option<u32>,
     pub add_bos: bool,
     pub add_eos: bool,
+    /// Goes behind a text that is complete: the end of the text, or a separator.
+    pub last: Option<u32>,
     /// Control tokens swallow the spaces after them (Phi-3).
     pub markers_eat_space: bool,
+    /// A token that swallows the spaces before it (masks).
+    pub eats_before: Option<u32>,
     /// Sorted.
     eog: Vec<u32>,
 }
@@ -72,90 +79,24 @@ pub(crate) struct Defaults {
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unknown: Option<u32>,
+    /// Goes behind every complete text (WordPiece).
+    pub separator: Option<u32>,
     pub add_bos: bool,
+    pub add_eos: bool,
 }
 
-/// Texts of tokens that end a turn or a text, whatever the file says about them.
-const EOG_TEXTS: &[&str] = &[
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<eos>",
-    "<turn|>",
-    "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
-    "[e~[",
-];
-
-/// Fill-in-the-middle tokens: key of the id, whether it ends a text, known texts.
-const FIM_TEXTS: &[(&str, bool, &[&str])] = &[
-    (
-        "tokenizer.ggml.fim_pre_token_id",
-        false,
-        &[
-            "<|fim_prefix|>",
-            "<fim-prefix>",
-            "<fim_prefix>",
-            "<｜fim▁begin｜>",
-            "<PRE>",
-            "▁<PRE>",
-            "<|code_prefix|>",
-            "<|prefix|>",
-        ],
-    ),
-    (
-        "tokenizer.ggml.fim_suf_token_id",
-        false,
-        &[
-            "<|fim_suffix|>",
-            "<fim-suffix>",
-            "<fim_suffix>",
-            "<｜fim▁hole｜>",
-            "<SUF>",
-            "▁<SUF>",
-            "<|code_suffix|>",
-            "<|suffix|>",
-        ],
-    ),
-    (
-        "tokenizer.ggml.fim_mid_token_id",
-        false,
-        &[
-            "<|fim_middle|>",
-            "<fim-middle>",
-            "<fim_middle>",
-            "<｜fim▁end｜>",
-            "<MID>",
-            "▁<MID>",
-            "<|code_middle|>",
-            "<|middle|>",
-        ],
-    ),
-    ("tokenizer.ggml.fim_pad_token_id", true, &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
-    (
-        "tokenizer.ggml.fim_rep_token_id",
-        true,
-        &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
-    ),
-    ("tokenizer.ggml.fim_sep_token_id", true, &["<|file_sep|>"]),
-];
-
-/// gpt-oss writes its channels with these; they are part of the text.
-const CHANNEL_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+impl Defaults {
+    /// Nothing is known beforehand.
+    pub(crate) const NONE: Defaults = Defaults {
+        spelling: Spelling::ByteLevel,
+        bos: None,
+        eos: None,
+        unknown: None,
+        separator: None,
+        add_bos: false,
+        add_eos: false,
+    };
+}
 
 impl Vocab {
     pub(crate) fn read(gguf: &Gguf, defaults: &Defaults) -> Result<Vocab, CodecError> {
@@ -170,16 +111,47 @@ impl Vocab {
             eos: defaults.eos,
             unknown: defaults.unknown,
             add_bos: flag(gguf, "tokenizer.ggml.add_bos_token")?.unwrap_or(defaults.add_bos),
-            add_eos: flag(gguf, "tokenizer.ggml.add_eos_token")?.unwrap_or(false),
+            add_eos: flag(gguf, "tokenizer.ggml.add_eos_token")?.unwrap_or(defaults.add_eos),
+            last: None,
             markers_eat_space: eats_space(gguf),
+            eats_before: None,
             eog: Vec::new(),
         };
         vocab.bos = vocab.id(gguf, "tokenizer.ggml.bos_token_id").or(vocab.known(defaults.bos));
         vocab.eos = vocab.id(gguf, "tokenizer.ggml.eos_token_id").or(vocab.known(defaults.eos));
         vocab.unknown = vocab.id(gguf, "tokenizer.ggml.unknown_token_id").or(vocab.known(defaults.unknown));
-        vocab.find_eog(gguf);
+        vocab.eats_before = mask_that_strips(gguf)
+            .and_then(|mask| (0..vocab.len()).find(|&id| vocab.texts.get(id) == mask.as_bytes()));
+        let separator = defaults.separator.and_then(|known| {
+            vocab.id(gguf, "tokenizer.ggml.seperator_token_id").or(vocab.known(Some(known)))
+        });
+        vocab.last = separator.or(vocab.eos.filter(|_| vocab.add_eos));
+        let named = |key: &'static str| vocab.id(gguf, key);
+        let listed = vocab.eos.into_iter().collect();
+        let known = Known { texts: &vocab.texts, named: &named, may: &|_| true, listed };
+        let mut kinds = vocab.kinds.clone();
+        vocab.eog = ends::find(known, &mut kinds);
+        vocab.kinds = kinds;
         vocab.spell(defaults.spelling);
         Ok(vocab)
+    }
+
+    /// A vocabulary that was read from other files than GGUF; `eog` is sorted.
+    pub(crate) fn from_parts(texts: Blob, pieces: Blob, kinds: Vec<Kind>, eog: Vec<u32>) -> Vocab {
+        Vocab {
+            texts,
+            pieces,
+            kinds,
+            bos: None,
+            eos: None,
+            unknown: None,
+            add_bos: false,
+            add_eos: false,
+            last: None,
+            markers_eat_space: false,
+            eats_before: None,
+            eog,
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -218,72 +190,16 @@ impl Vocab {
         self.known(id.try_into().ok())
     }
 
-    fn find_eog(&mut self, gguf: &Gguf) {
-        let mut found = Vec::new();
-        let mut fim: Vec<Option<u32>> = FIM_TEXTS.iter().map(|(key, ..)| self.id(gguf, key)).collect();
-        let mut channels = Vec::new();
-        for id in 0..self.len() {
-            let text = self.text(id);
-            // All known texts start with one of these and are short; most tokens leave here.
-            let candidate = text.len() <= 32 && text.starts_with(['<', '[', '_', '▁']);
-            if !candidate {
-                continue;
-            }
-            let mut is_control = false;
-            if EOG_TEXTS.contains(&text) {
-                found.push(id);
-                is_control = true;
-            }
-            for (slot, (.., texts)) in fim.iter_mut().zip(FIM_TEXTS) {
-                if slot.is_none() && texts.contains(&text) {
-                    *slot = Some(id);
-                    is_control = true;
-                }
-            }
-            if CHANNEL_TEXTS.contains(&text) {
-                channels.push(id);
-            }
-            if is_control {
-                self.kinds[id as usize] = Kind::Control;
-            }
-        }
-        for id in channels {
-            self.kinds[id as usize] = Kind::UserDefined;
-        }
-        found.extend(fim.into_iter().zip(FIM_TEXTS).filter_map(|(id, (_, ends, _))| id.filter(|_| *ends)));
-        for key in ["tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"] {
-            found.extend(self.id(gguf, key));
-        }
-        found.extend(self.eos);
-        found.sort_unstable();
-        found.dedup();
-        self.eog = found;
-        self.except_eog();
-    }
-
-    /// Two families where a well-known text does not end the answer.
-    fn except_eog(&mut self) {
-        let find = |text: &str| self.eog.iter().copied().find(|&id| self.text(id) == text);
-        let call = find("<|call|>").is_some() || find("<|calls|>").is_some();
-        let harmony = call && (find("<|return|>").is_some() || find("<|flush|>").is_some());
-        let gemma4 = find("<|tool_response>").is_some() || find("<|plamo:eos|>").is_some();
-        let end = find("<|end|>").filter(|_| harmony).map(|id| (id, Kind::UserDefined));
-        let close = find("</s>").filter(|_| gemma4).map(|id| (id, Kind::Normal));
-        for (id, kind) in end.into_iter().chain(close) {
-            self.eog.retain(|&other| other != id);
-            self.kinds[id as usize] = kind;
-        }
-    }
-
     fn spell(&mut self, spelling: Spelling) {
         let mut pieces = Blob::with_capacity(self.texts.len(), self.texts.len() * 8);
         for (id, kind) in self.kinds.iter().enumerate() {
             let text = self.texts.get(id as u32);
             pieces.push_with(|out| match (kind, spelling) {
                 (Kind::Control | Kind::Unknown | Kind::Unused | Kind::Undefined, _) => {}
-                (Kind::UserDefined, _) => out.extend_from_slice(text),
+                (Kind::UserDefined | Kind::Channel, _) => out.extend_from_slice(text),
                 (Kind::Byte, _) => out.extend(byte_of(text)),
                 (Kind::Normal, Spelling::Metaspace) => unescape(text, out),
+                (Kind::Normal, Spelling::Plain) => out.extend_from_slice(text),
                 (Kind::Normal, Spelling::ByteLevel) => bytelevel::decode(text, out),
             });
         }
@@ -298,7 +214,7 @@ pub(crate) fn byte_of(text: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-fn unescape(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn unescape(text: &[u8], out: &mut Vec<u8>) {
     let text = std::str::from_utf8(text).unwrap_or("");
     for (index, part) in text.split('\u{2581}').enumerate() {
         if index > 0 {
@@ -330,6 +246,18 @@ fn kinds(gguf: &Gguf, count: usize) -> Result<Vec<Kind>, CodecError> {
         return Err(CodecError::VocabularyLength { key, value: tags.len(), limit: count });
     }
     Ok(tags.i32s().into_iter().flatten().take(count).map(Kind::from_tag).collect())
+}
+
+/// The mask of families where it swallows the spaces before it; GGUF does not say so, the names of the families do.
+fn mask_that_strips(gguf: &Gguf) -> Option<&'static str> {
+    let value = |key: &str| gguf.get(key).and_then(Value::as_str).unwrap_or("");
+    let pre = value("tokenizer.ggml.pre");
+    let by_pre = ["jina-v2-de", "jina-v2-es", "jina-v2-code", "mmbert"].iter().any(|name| pre.contains(name));
+    let architecture = value("general.architecture");
+    if by_pre || architecture.contains("nomic-bert-moe") || architecture.contains("jina-bert-v3") {
+        return Some("<mask>");
+    }
+    value("general.name").to_lowercase().contains("modern-bert").then_some("[MASK]")
 }
 
 fn eats_space(gguf: &Gguf) -> bool {

@@ -81,7 +81,8 @@ fn a_tokenizer_that_cannot_be_used_is_refused_by_name() {
     let gpt2 = |keys: u64| model(keys + 1, "gpt2").pair_text("tokenizer.ggml.pre", "gpt-2");
     check(Bytes::head(0, 0), "codec.missing_key", "tokenizer.ggml.model");
     check(Bytes::head(0, 1).pair_u32("tokenizer.ggml.model", 1), "codec.key_type", "u32, expected string");
-    check(model(1, "t5"), "codec.tokenizer_unsupported", "t5");
+    check(model(1, "plamo2"), "codec.tokenizer_unsupported", "plamo2");
+    check(model(1, "rwkv"), "codec.tokenizer_unsupported", "rwkv");
     check(
         model(2, "gpt2").pair_text("tokenizer.ggml.pre", "martian"),
         "codec.pre_tokenizer_unsupported",

@@ -158,6 +158,11 @@ impl Array {
         (self.kind == ValueType::I32).then(|| self.words().map(i32::from_le_bytes))
     }
 
+    /// The elements as bytes; `None` when they are neither `u8` nor `i8`.
+    pub fn u8s(&self) -> Option<&[u8]> {
+        matches!(self.kind, ValueType::U8 | ValueType::I8).then(|| self.bytes())
+    }
+
     fn words(&self) -> impl ExactSizeIterator<Item = [u8; 4]> + '_ {
         self.bytes().chunks_exact(4).map(|word| word.try_into().expect("chunks of four"))
     }
