@@ -88,7 +88,7 @@ impl Toy {
         let request = agent.post(self.server.url("/v1/completions"));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let mut response = request.send_json(body).unwrap();
-        let ignored = response.headers().get("x-superfluid-ignored");
+        let ignored = response.headers().get("x-superfluid-warnings");
         Asked {
             status: response.status().as_u16(),
             ignored: ignored.map(|names| names.to_str().unwrap().to_owned()),
@@ -215,7 +215,10 @@ fn engine_terms_are_checked_and_what_is_not_read_is_named() {
 
     let closed = toy(&["--no-http-qos-header", "--http-default-qos", "background"]);
     let ignored = closed.ask(&body, &[("x-superfluid-qos", "urgent")]);
-    assert_eq!((ignored.status, ignored.ignored.as_deref()), (200, Some("x-superfluid-qos")));
+    assert_eq!(
+        (ignored.status, ignored.ignored.as_deref()),
+        (200, Some("x-superfluid-qos: it is not read by this server"))
+    );
 }
 
 #[test]

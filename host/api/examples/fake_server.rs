@@ -69,7 +69,7 @@ impl Inference for Babble {
             let events: Vec<_> =
                 (0..turn.choices).flat_map(|choice| Self::answer(&turn, &prompt, choice)).collect();
             let events = Box::pin(futures_util::stream::iter(events));
-            Ok(Accepted { model: "org/babble".to_owned(), prompt_tokens, unread: Vec::new(), events })
+            Ok(Accepted { model: "org/babble".to_owned(), prompt_tokens, warnings: Vec::new(), events })
         })
     }
 

@@ -110,7 +110,7 @@ impl Inference for Counting {
             Ok(Accepted {
                 model: "org/counting-135m-instruct".to_owned(),
                 prompt_tokens: 1,
-                unread: Vec::new(),
+                warnings: Vec::new(),
                 events,
             })
         })

@@ -11,15 +11,15 @@
 //!   `unsupported_parameter`, unless its value asks for nothing (`null`, `[]`, `"none"`, …).
 //! * Known to be harmless (`metadata`, `store`, …): accepted.
 //! * For the model's chat template (`tools`, `chat_template_kwargs`, `enable_thinking`, `reasoning_effort`): given to it, and
-//!   named in `x-superfluid-ignored` where it does not read them; `tools` are refused then.
-//! * Unknown: accepted, and named in the response header `x-superfluid-ignored`, so that nothing is ignored in silence.
+//!   named in `x-superfluid-warnings` where it does not read them; `tools` are refused then.
+//! * Unknown: accepted, and named in the response header `x-superfluid-warnings`, so that nothing is ignored in silence.
 //!
 //! # How a request is served
 //!
 //! Headers of the generating endpoints; each may stand once, and what is out of range is a 400 that names it:
 //!
 //! * `X-Superfluid-QoS`: `interactive`, `completion`, `agent` or `background` (or `0` to `3`). Not read when the operator
-//!   does not let clients choose; then `x-superfluid-ignored` names it.
+//!   does not let clients choose; then `x-superfluid-warnings` names it.
 //! * `X-Superfluid-Deadline-Ms`: milliseconds from the request's arrival, 1 to 86400000. An answer that is not complete
 //!   by then ends with what it has: `"finish_reason":"length"` and beside it `"ended_by":"deadline"`. A request that
 //!   still waits by then never starts: `deadline_exceeded`, 504.
@@ -45,6 +45,7 @@ mod serve;
 mod settings;
 mod socket;
 mod terms;
+mod warnings;
 
 pub use routes::{Exposure, router};
 pub use serve::serve;

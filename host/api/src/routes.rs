@@ -21,6 +21,7 @@ use crate::refusal::Refusal;
 use crate::request::Order;
 use crate::settings::ApiSettings;
 use crate::terms::Terms;
+use crate::warnings;
 use crate::{body, gate, request};
 
 /// Who can reach the listener.
@@ -252,7 +253,8 @@ async fn schedule(
     let (tuning, ignored) = timing.within(body::read(http, request::tuning)).await?;
     surface.inference.tune(tuning)?;
     let mut response = Json(tuning_json(surface.inference.tuning())).into_response();
-    answer::name_ignored(&mut response, &ignored);
+    let warnings: Vec<_> = ignored.iter().map(|name| warnings::ignored(name)).collect();
+    warnings::head(&mut response, &warnings);
     Ok(response)
 }
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::body::clipped;
 use crate::gate;
 use crate::settings::ApiSettings;
+use crate::warnings;
 
 const CLASS: &str = "x-superfluid-qos";
 const DEADLINE: &str = "x-superfluid-deadline-ms";
@@ -25,6 +26,8 @@ pub(crate) struct Terms {
     pub(crate) deadline: Option<Duration>,
     /// Never zero.
     pub(crate) pin: Option<Duration>,
+    /// Refuse it rather than take it otherwise than given.
+    pub(crate) strict: bool,
     /// Headers that were there and not read.
     pub(crate) ignored: Option<&'static str>,
     /// Digest of the key that it presents.
@@ -42,6 +45,7 @@ impl Terms {
             class: class.unwrap_or(settings.default_class),
             deadline: deadline.map(Duration::from_millis),
             pin: pin.map(Duration::from_secs),
+            strict: warnings::strict(headers)?,
             ignored,
             key: gate::presented(headers, settings.api_key.as_ref()).map(|key| Sha256::digest(key).into()),
         })

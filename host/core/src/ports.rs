@@ -20,10 +20,19 @@ pub struct Accepted {
     pub model: String,
     /// Tokens of the rendered prompt.
     pub prompt_tokens: u32,
-    /// Variables and parts of messages that the model's chat template was given and does not read.
-    pub unread: Vec<String>,
+    /// What of it is not taken as it was given.
+    pub warnings: Vec<Warning>,
     /// What it answers.
     pub events: TurnStream,
+}
+
+/// Something of a turn that is not taken as it was given, and does not stop it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The field, or the template's variable.
+    pub param: String,
+    /// What becomes of it.
+    pub message: String,
 }
 
 /// One model as clients see it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sf_codec::CodecError;
 use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOP_TOKENS_MAX, STOPS_MAX};
+use sf_core::ports::Warning;
 use sf_core::{Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
 
@@ -65,7 +66,7 @@ pub(crate) fn admissions(
         grammar: turn.grammar.clone(),
         ..sampler(&model.sampling, &turn.sampling, turn.logprobs)
     };
-    let room = model.window - prompt.len() as u32 + 1;
+    let room = room(model, prompt.len() as u32);
     let wanted = turn.max_tokens.unwrap_or(room).min(model.sampling.tokens_max.unwrap_or(u32::MAX));
     let end_tokens = end_tokens(model, turn);
     let stop = Stop { end_tokens, tokens_max: wanted.max(1), positions_max: model.window };
@@ -86,6 +87,22 @@ pub(crate) fn admissions(
         }
     };
     Ok((0..turn.choices).map(admission).collect())
+}
+
+/// Tokens that fit behind a prompt, the last of which needs no position.
+fn room(model: &Model, prompt: u32) -> u32 {
+    model.window.saturating_sub(prompt) + 1
+}
+
+/// The warning about an answer that cannot be as long as was asked for.
+pub(crate) fn clamped(model: &Model, turn: &Turn, prompt: u32) -> Option<Warning> {
+    let asked = turn.max_tokens?;
+    let (window, operator) = (room(model, prompt), model.sampling.tokens_max.unwrap_or(u32::MAX));
+    let most = window.min(operator);
+    (asked > most).then(|| {
+        let why = if operator < window { "the server's --max-tokens" } else { "what the window leaves" };
+        Warning { param: "max_tokens".to_owned(), message: format!("{asked} is cut to {most}, {why}") }
+    })
 }
 
 /// Tokens that end the answer, sorted.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning, Warning};
 use sf_core::{Fault, FaultKind, Grammar, Input, Moment, RequestId, Token, Turn};
 use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
@@ -116,15 +116,20 @@ impl Service {
         if let Some(grammar) = &turn.grammar {
             check_grammar(model, grammar).await?;
         }
-        let mut unread = std::mem::take(&mut tools.unread);
+        let mut warnings = std::mem::take(&mut tools.warnings);
         if let Input::Chat(chat) = &turn.input {
-            unread.extend(model.codec.unread(chat));
+            let unread = model.codec.unread(chat).into_iter();
+            warnings.extend(
+                unread
+                    .map(|param| Warning { param, message: "the chat template does not read it".to_owned() }),
+            );
         }
         if let Some(forced) = tools.forced.take() {
             check_calls(model, &forced, &turn.input).await?;
             turn.grammar = Some(forced);
         }
         let prompt_tokens = prompt.len() as u32;
+        warnings.extend(resolve::clamped(model, &turn, prompt_tokens));
         let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
         let answers = admissions
             .into_iter()
@@ -132,7 +137,7 @@ impl Service {
             .collect::<Result<Vec<_>, Fault>>()?;
         let parser = || tools.parser(model, &prompt);
         let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), parser, answers);
-        Ok(Accepted { model: model.id.clone(), prompt_tokens, unread, events: Box::pin(events) })
+        Ok(Accepted { model: model.id.clone(), prompt_tokens, warnings, events: Box::pin(events) })
     }
 }
 

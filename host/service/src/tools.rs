@@ -1,6 +1,7 @@
 //! What a chat's tools mean for its answer: how it is taken apart, and what it is held to.
 
 use sf_codec::wire::{Parser, ToolSchema};
+use sf_core::ports::Warning;
 use sf_core::{Chat, Fault, FaultKind, Grammar, Token, Tool, ToolChoice};
 
 use crate::model::Model;
@@ -14,7 +15,7 @@ pub(crate) struct Tools {
     /// The answer must be calls.
     pub(crate) forced: Option<Grammar>,
     /// What the client should know.
-    pub(crate) unread: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl Tools {
@@ -29,11 +30,12 @@ impl Tools {
                 Fault::invalid("conflicting_parameters", "tool_choice", message).hint("give one of them")
             );
         }
-        let mut unread = Vec::new();
+        let mut warnings = Vec::new();
         if !schemas.is_empty() && model.codec.wire().is_none() {
-            unread.push("calls of tools in answers (no known format; see --tool-call-parser)".to_owned());
+            let message = "calls in answers stay text: it is not known how this model writes them, see --tool-call-parser";
+            warnings.push(Warning { param: "tools".to_owned(), message: message.to_owned() });
         }
-        Ok(Tools { schemas, taken_apart: !formed, forced, unread })
+        Ok(Tools { schemas, taken_apart: !formed, forced, warnings })
     }
 
     /// What takes the answer apart; `None` where it is all text.

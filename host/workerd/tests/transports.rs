@@ -239,9 +239,9 @@ fn a_runtimes_prints_do_not_reach_the_shared_memory_or_the_socket() {
 fn a_plan_that_does_not_fit_is_refused_and_the_link_lives_on() {
     let bench = Bench::new();
     let mut link = open_worker(&exe(), &bench.spec(bench.sample())).unwrap();
-    let huge = StepPlan { seq: 1, tokens: vec![Token(0); 3 << 20], ..StepPlan::default() };
+    let huge = StepPlan { seq: 1, tokens: vec![Token(0); 20 << 20], ..StepPlan::default() };
     let error = link.begin(&huge).unwrap_err();
-    assert!(error.to_string().contains("exceeds the 8388608 that fit"), "{error}");
+    assert!(error.to_string().contains("exceeds the 75497472 that fit"), "{error}");
     assert!(!error.is_fatal());
     step(link.as_mut(), &first_plan()).unwrap();
 }

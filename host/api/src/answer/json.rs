@@ -49,7 +49,7 @@ impl Head {
     }
 }
 
-pub(super) fn put(out: &mut BytesMut, text: &str) {
+pub(crate) fn put(out: &mut BytesMut, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -58,7 +58,7 @@ pub(super) fn print(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
 }
 
 /// A quoted and escaped string.
-pub(super) fn string(out: &mut BytesMut, text: &str) {
+pub(crate) fn string(out: &mut BytesMut, text: &str) {
     // Most tokens need no escape; they are copied as they are.
     if !text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
         put(out, "\"");
@@ -196,7 +196,7 @@ fn text_token(bytes: &[u8]) -> String {
     }
 }
 
-pub(super) fn comma(out: &mut BytesMut, at: usize) {
+pub(crate) fn comma(out: &mut BytesMut, at: usize) {
     if at > 0 {
         put(out, ",");
     }

@@ -4,7 +4,7 @@
 //! each piece or `whole` collects them. Dropping an [`Answer`] cancels its turns, and so does dropping [`run`]'s future.
 
 mod frames;
-mod json;
+pub(crate) mod json;
 mod meter;
 mod progress;
 mod source;
@@ -19,7 +19,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use sf_core::ports::Inference;
+use sf_core::ports::{Inference, Warning};
 use sf_core::{Fault, FaultKind, Input, RequestId, Turn};
 use tokio::time::Instant;
 
@@ -31,6 +31,7 @@ use self::source::Source;
 use crate::ids::RequestIds;
 use crate::request::{Delivery, Dialect, Order};
 use crate::terms::Terms;
+use crate::warnings;
 
 /// When a request came and when its answer must have ended.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +67,14 @@ pub(crate) async fn run(
     mut order: Order,
 ) -> Result<Response, Fault> {
     let delivery = order.delivery;
-    let mut ignored = std::mem::take(&mut order.ignored);
-    ignored.extend(terms.ignored.map(str::to_owned));
-    let (head, answer, unread) = timing.within(open(inference, ids, timing, terms, order)).await?;
-    ignored.extend(unread);
+    let strict = terms.strict;
+    let ignored = std::mem::take(&mut order.ignored);
+    let ignored = ignored.iter().map(String::as_str).chain(terms.ignored);
+    let mut warnings: Vec<Warning> = ignored.map(warnings::ignored).collect();
+    warnings::refuse(strict, &warnings)?;
+    let (head, answer, more) = timing.within(open(inference, ids, timing, terms, order)).await?;
+    warnings.extend(more);
+    warnings::refuse(strict, &warnings)?;
     let mut response = match delivery {
         Delivery::Stream { usage } => {
             let body = Body::new(sse::EventStream::new(answer, Frames::new(head, usage)));
@@ -82,32 +87,14 @@ pub(crate) async fn run(
             response
         }
         Delivery::Whole => {
-            let body = whole::collect(answer, head).await?;
+            let body = whole::collect(answer, head, &warnings).await?;
             let mut response = Response::new(Body::from(body));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
     };
-    name_ignored(&mut response, &ignored);
+    warnings::head(&mut response, &warnings);
     Ok(response)
-}
-
-/// Ignored names in a header; the others are counted.
-const IGNORED_MAX: usize = 16;
-
-/// Names fields and headers that were given and not read, as far as they fit into a header.
-pub(crate) fn name_ignored(response: &mut Response, names: &[String]) {
-    if names.is_empty() {
-        return;
-    }
-    let mut list: Vec<String> =
-        names.iter().take(IGNORED_MAX).map(|name| name.escape_default().to_string()).collect();
-    if names.len() > IGNORED_MAX {
-        list.push(format!("and {} more", names.len() - IGNORED_MAX));
-    }
-    if let Ok(list) = HeaderValue::from_str(&list.join(", ")) {
-        response.headers_mut().insert("x-superfluid-ignored", list);
-    }
 }
 
 async fn open(
@@ -116,7 +103,7 @@ async fn open(
     timing: Timing,
     terms: Terms,
     mut order: Order,
-) -> Result<(Head, Answer, Vec<String>), Fault> {
+) -> Result<(Head, Answer, Vec<Warning>), Fault> {
     if terms.pin.is_some() && !order.reuse {
         let message = "`cache_prompt` is false and `x-superfluid-pin` asks for the prompt to be kept";
         let fault = Fault::invalid("conflicting_parameters", "cache_prompt", message);
@@ -128,14 +115,19 @@ async fn open(
     let mut source = Source::new(order.choices, timing.deadline);
     let mut prompt_tokens = 0;
     let mut model = String::new();
-    let mut unread = Vec::new();
+    let mut warnings: Vec<Warning> = Vec::new();
     for (at, input) in std::mem::take(&mut order.inputs).into_iter().enumerate() {
         let id = if at == 0 { first } else { ids.next() };
         let turn = Turn { id, input, deadline: left(&terms, timing)?, ..turn(&terms, &order) };
         let accepted = inference.submit(turn).await?;
         prompt_tokens += u64::from(accepted.prompt_tokens);
         model = accepted.model;
-        unread.extend(accepted.unread);
+        for warning in accepted.warnings {
+            // Inputs of one request have their fields in common.
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
         source.add(accepted.events);
     }
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -156,7 +148,7 @@ async fn open(
     };
     let progress = Progress::new(choices, order.choices, prompt_tokens);
     let answer = Answer { source, progress, meter, stage: Stage::Running, now: timing.arrived };
-    Ok((head, answer, unread))
+    Ok((head, answer, warnings))
 }
 
 /// What the turns of an order have in common.

@@ -6,6 +6,8 @@ use std::task::Context;
 use bytes::{Bytes, BytesMut};
 use sf_core::{AnswerPart, Fault, FaultKind, FinishReason, TokenInfo};
 
+use sf_core::ports::Warning;
+
 use super::Answer;
 use super::json::{self, Head, put};
 use super::progress::{Piece, Usage};
@@ -68,7 +70,7 @@ impl Choice {
 }
 
 /// Waits for the whole answer; the first failure is the answer.
-pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fault> {
+pub(super) async fn collect(mut answer: Answer, head: Head, warnings: &[Warning]) -> Result<Bytes, Fault> {
     let empty = |choice| Choice {
         text: head.echo_of(choice).to_owned(),
         reasoning: String::new(),
@@ -90,14 +92,14 @@ pub(super) async fn collect(mut answer: Answer, head: Head) -> Result<Bytes, Fau
             }
             Piece::Part { choice, part } => choices[choice as usize].take(part),
             Piece::Finished { choice, reason } => choices[choice as usize].reason = reason,
-            Piece::Done(usage) => return Ok(document(&head, &choices, usage)),
+            Piece::Done(usage) => return Ok(document(&head, &choices, usage, warnings)),
             Piece::Failed(fault) => return Err(fault),
         }
     }
     Err(Fault::new(FaultKind::Internal, "broken_answer", "the answer ended without an end"))
 }
 
-fn document(head: &Head, choices: &[Choice], usage: Usage) -> Bytes {
+fn document(head: &Head, choices: &[Choice], usage: Usage, warnings: &[Warning]) -> Bytes {
     let mut out =
         BytesMut::with_capacity(512 + choices.iter().map(|choice| choice.text.len()).sum::<usize>());
     head.write(&mut out, false);
@@ -125,6 +127,7 @@ fn document(head: &Head, choices: &[Choice], usage: Usage) -> Bytes {
     }
     put(&mut out, r#"],"usage":"#);
     json::usage(&mut out, usage);
+    crate::warnings::write(&mut out, warnings);
     put(&mut out, "}");
     out.freeze()
 }

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use sf_api::{ApiSettings, Exposure, router};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning, Warning};
 use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TokenInfo, Turn, TurnEvent};
 use std::task::{Context, Poll};
 use tokio::sync::{Semaphore, mpsc};
@@ -158,7 +158,7 @@ impl Inference for Fake {
                 );
             }
             let play = (self.script)(&turn)?;
-            let unread = unread(&turn.input);
+            let warnings = unread(&turn.input);
             self.turns.lock().unwrap().push(turn);
             let (played, dropped) = (Arc::clone(&self.played), Arc::clone(&self.dropped));
             let never = matches!(play, Play::NotTaken);
@@ -167,7 +167,7 @@ impl Inference for Fake {
             if never {
                 std::future::pending::<()>().await;
             }
-            Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, unread, events })
+            Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, warnings, events })
         })
     }
 
@@ -201,10 +201,11 @@ impl Inference for Fake {
 }
 
 /// Its template reads one variable, `enable_thinking`.
-fn unread(input: &Input) -> Vec<String> {
+fn unread(input: &Input) -> Vec<Warning> {
     let Input::Chat(chat) = input else { return Vec::new() };
     let names = chat.arguments.iter().map(|(name, _)| name.clone());
-    names.filter(|name| name != "enable_thinking").collect()
+    let unread = names.filter(|name| name != "enable_thinking");
+    unread.map(|param| Warning { param, message: "the chat template does not read it".to_owned() }).collect()
 }
 
 pub(crate) fn delta(choice: u32, text: &str) -> TurnEvent {

@@ -188,7 +188,7 @@ async fn chat_fields_are_refused_by_name() {
         ("tools", json!({}), "invalid_type"),
         ("tools[0].function", json!([{"type": "function"}]), "missing_required_parameter"),
         ("tools", json!(vec![Value::Null; limits::TOOLS_MAX + 1]), "too_many"),
-        ("tool_choice", json!("required"), "unsupported_parameter"),
+        ("tool_choice", json!("required"), "invalid_value"),
         ("chat_template_kwargs.messages", json!({"messages": []}), "invalid_value"),
         ("enable_thinking", json!(1), "invalid_type"),
         ("reasoning_effort", json!([]), "invalid_type"),

@@ -51,7 +51,7 @@ async fn terms_reach_the_inference_from_both_endpoints() {
         assert_eq!(turn.deadline, Some(Duration::from_millis(1500)));
         assert_eq!(turn.pin, Some(Duration::from_secs(60)));
         assert!(turn.reuse);
-        assert_eq!(answer.header("x-superfluid-ignored"), None);
+        assert_eq!(answer.header("x-superfluid-warnings"), None);
     }
 }
 
@@ -69,7 +69,7 @@ async fn a_client_may_keep_out_of_the_shared_kv() {
         for (value, reuse) in [(json!(false), false), (json!(true), true), (Value::Null, true)] {
             let (turn, answer) =
                 turn(ApiSettings::default(), path, &[], &json!({"cache_prompt": value})).await;
-            assert_eq!((turn.reuse, answer.header("x-superfluid-ignored")), (reuse, None));
+            assert_eq!((turn.reuse, answer.header("x-superfluid-warnings")), (reuse, None));
         }
     }
 }
@@ -99,7 +99,10 @@ async fn a_class_that_clients_may_not_name_is_ignored_and_said_so() {
     let headers: Headers<'_> = &[("x-superfluid-qos", "no class"), ("x-superfluid-pin", "5")];
     let (turn, answer) = turn(settings, CHAT, headers, &json!({"frobnicate": 1})).await;
     assert_eq!((turn.class, turn.pin), (QosClass::Agent, Some(Duration::from_secs(5))));
-    assert_eq!(answer.header("x-superfluid-ignored"), Some("frobnicate, x-superfluid-qos"));
+    assert_eq!(
+        answer.header("x-superfluid-warnings"),
+        Some("frobnicate: it is not read by this server; x-superfluid-qos: it is not read by this server")
+    );
 }
 
 #[tokio::test]
@@ -188,9 +191,9 @@ async fn schedulers_can_be_asked_and_told() {
         ("GET", None),
     ] {
         let answer = scheduling(&fake, method, body.as_ref()).await;
-        let ignored = answer.header("x-superfluid-ignored").unwrap_or("nothing");
+        let warned = answer.header("x-superfluid-warnings").unwrap_or("nothing");
         let body = body.unwrap_or_default();
-        all += &format!("{method} {body} -> {} {}, ignored {ignored}\n", answer.status, answer.text);
+        all += &format!("{method} {body} -> {} {}, warned of {warned}\n", answer.status, answer.text);
     }
     expect_file!["wire/scheduling.txt"].assert_eq(&all);
 }

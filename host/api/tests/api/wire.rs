@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::{Value, json};
 use sf_core::{Fault, FaultKind, FinishReason, Input, Json, Token, TurnEvent};
 
-use crate::fake::{Answer, Fake, delta, end, ended, hi, post, routes, send, token};
+use crate::fake::{Answer, Fake, delta, end, ended, hi, post, post_of, routes, send, token};
 
 /// Without what differs from run to run.
 fn stable(answer: &Answer) -> String {
@@ -232,8 +232,21 @@ async fn unknown_fields_are_answered_and_named() {
     let fake = Fake::playing(hi());
     let answer = post(&fake, CHAT, ask(&json!({"frobnicate": 1, "naïve\n": 2, "user": "u"}))).await;
     assert_eq!(answer.status, 200);
-    let named = answer.header("x-superfluid-ignored").unwrap();
-    assert!(named.contains("frobnicate") && named.contains("na\\u{ef}ve\\n") && !named.contains("user"));
+    let named = answer.header("x-superfluid-warnings").unwrap();
+    assert!(named.contains("frobnicate: it is not read"), "{named}");
+    assert!(named.contains("na\\u{ef}ve\\n") && !named.contains("user"), "{named}");
+    let listed = &answer.json()["warnings"];
+    assert_eq!((&listed[0]["param"], listed.as_array().map(Vec::len)), (&json!("frobnicate"), Some(2)));
+    let strictly = async |body: String| {
+        let mut request = post_of(CHAT, body);
+        request.headers_mut().insert("x-superfluid-strict", "1".parse().unwrap());
+        send(&routes(&fake), request).await
+    };
+    let strict = strictly(ask(&json!({"frobnicate": 1})).to_string()).await;
+    assert_eq!((strict.status, &strict.json()["error"]["code"]), (400, &json!("strict")));
+    assert_eq!(strict.json()["error"]["param"], "frobnicate");
+    let clean = strictly(ask(&json!({})).to_string()).await;
+    assert_eq!((clean.status, clean.header("x-superfluid-warnings")), (200, None));
 }
 
 #[tokio::test]
@@ -254,7 +267,12 @@ async fn tools_calls_and_template_variables_reach_the_inference_and_unread_ones_
         "reasoning_effort": "low",
     });
     let answer = post(&fake, CHAT, body.to_string()).await;
-    assert_eq!((answer.status, answer.header("x-superfluid-ignored")), (200, Some("mood, reasoning_effort")));
+    let warned = answer.header("x-superfluid-warnings").unwrap();
+    assert!(
+        warned.starts_with("mood: the chat template") && warned.contains("reasoning_effort: "),
+        "{warned}"
+    );
+    assert_eq!(answer.status, 200);
     let turns = fake.turns.lock().unwrap();
     let Input::Chat(chat) = &turns[0].input else { panic!("a chat") };
     assert_eq!((chat.tools.len(), chat.tools[0].name.as_str()), (1, "add"));

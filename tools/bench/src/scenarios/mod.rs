@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_run_fits_into_25_minutes() {
+    fn a_full_run_fits_into_28_minutes() {
         // Starts, warm-ups and the last round of each come on top of the allowances.
         let minutes: f64 = ALL.iter().map(|scenario| scenario.minutes).sum();
-        assert!(minutes <= 24.0, "{minutes}");
+        assert!(minutes <= 27.0, "{minutes}");
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! Says what of a request is not taken as it was given: in a header, in whole answers, or as a refusal.
+
+use axum::response::Response;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderValue};
+use sf_core::Fault;
+use sf_core::ports::Warning;
+
+use crate::answer::json;
+use crate::body::clipped;
+
+/// Turns warnings into a refusal.
+const STRICT: &str = "x-superfluid-strict";
+const HEADER: &str = "x-superfluid-warnings";
+/// Warnings in the header; the others are counted.
+const HEADER_MAX: usize = 16;
+
+/// Whether a client wants to be refused rather than warned.
+pub(crate) fn strict(headers: &HeaderMap) -> Result<bool, Fault> {
+    match headers.get(STRICT).map(HeaderValue::as_bytes) {
+        None | Some(b"0") => Ok(false),
+        Some(b"1") => Ok(true),
+        Some(other) => {
+            let shown = clipped(&String::from_utf8_lossy(other)).escape_default().to_string();
+            Err(Fault::invalid(
+                "invalid_value",
+                STRICT,
+                format!("`{STRICT}` is \"{shown}\", accepted is 0 or 1"),
+            ))
+        }
+    }
+}
+
+/// The warning about a field or header that nobody reads.
+pub(crate) fn ignored(name: &str) -> Warning {
+    Warning { param: name.to_owned(), message: "it is not read by this server".to_owned() }
+}
+
+/// Refuses where the client is strict and there is something to warn of.
+pub(crate) fn refuse(strict: bool, warnings: &[Warning]) -> Result<(), Fault> {
+    let Some(first) = warnings.first().filter(|_| strict) else { return Ok(()) };
+    let all: Vec<String> = warnings.iter().take(HEADER_MAX).map(line).collect();
+    let fault = Fault::invalid("strict", first.param.clone(), all.join("; "));
+    Err(fault.hint(format!("leave it out, or leave out the header {STRICT}")))
+}
+
+/// Names them in the response's header.
+pub(crate) fn head(response: &mut Response, warnings: &[Warning]) {
+    if warnings.is_empty() {
+        return;
+    }
+    let mut lines: Vec<String> = warnings.iter().take(HEADER_MAX).map(line).collect();
+    if warnings.len() > HEADER_MAX {
+        lines.push(format!("and {} more", warnings.len() - HEADER_MAX));
+    }
+    let text = lines.join("; ");
+    if let Ok(value) = HeaderValue::from_str(&text.escape_default().to_string()) {
+        response.headers_mut().insert(HEADER, value);
+    }
+}
+
+/// `,"warnings":[{"param":…,"message":…}]`, or nothing.
+pub(crate) fn write(out: &mut BytesMut, warnings: &[Warning]) {
+    if warnings.is_empty() {
+        return;
+    }
+    json::put(out, r#","warnings":["#);
+    for (at, warning) in warnings.iter().enumerate() {
+        json::comma(out, at);
+        json::put(out, r#"{"param":"#);
+        json::string(out, &warning.param);
+        json::put(out, r#","message":"#);
+        json::string(out, &warning.message);
+        json::put(out, "}");
+    }
+    json::put(out, "]");
+}
+
+fn line(warning: &Warning) -> String {
+    format!("{}: {}", clipped(&warning.param), warning.message)
+}
