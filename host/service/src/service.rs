@@ -159,7 +159,7 @@ async fn check_grammar(model: &Model, grammar: &Grammar) -> Result<(), Fault> {
         Grammar::Lark(_) => "guided_grammar",
     };
     Err(Fault::invalid("invalid_grammar", field, message)
-        .hint("see README, structured output, for what is supported"))
+        .hint("what is supported stands in README, Answers of a given form"))
 }
 
 /// As [`check_grammar`], of calls that must be made; says which tool cannot be.
