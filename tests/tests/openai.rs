@@ -20,13 +20,17 @@ fn run(command: &mut Command) {
     );
 }
 
-/// A virtual environment with the pinned client, made once per pin.
+/// A virtual environment with the pinned client and jinja2, made once per set of pins.
 fn python() -> PathBuf {
     let requirements = repository().join("tests/python/requirements.txt");
     let pins = std::fs::read_to_string(&requirements).unwrap();
     let name: String = pins.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
     let dir = std::env::home_dir().unwrap().join(".cache/superfluid/python").join(name);
     let (python, done) = (dir.join("bin/python"), dir.join("complete"));
+    // Tests are processes of their own: one makes it, the others wait.
+    std::fs::create_dir_all(dir.parent().unwrap()).unwrap();
+    let turn = std::fs::File::create(dir.with_extension("lock")).unwrap();
+    turn.lock().unwrap();
     if !done.is_file() {
         run(Command::new("python3").args(["-m", "venv"]).arg(&dir));
         run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "-r"]).arg(&requirements));
@@ -52,6 +56,20 @@ fn engine_the_official_python_client_is_served() {
         "SmolLM2-135M-Instruct.Q4_1",
         "sesame",
     ]));
+}
+
+#[test]
+fn the_goldens_of_the_templates_are_what_jinja2_says() {
+    let folder = repository().join("host/codec/tests/templates");
+    let output = Command::new(python()).arg(folder.join("golden.py")).arg("--print").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("goldens.json")).unwrap()).unwrap();
+    assert!(
+        said == stored,
+        "run {} and look at what changed in goldens.json",
+        folder.join("golden.py").display()
+    );
 }
 
 /// A server on the sample runtime, whose tokens are bytes.

@@ -57,7 +57,10 @@ fn engine_a_real_model_answers_in_the_form_that_was_asked_for() {
 
     let several = ask(json!({"response_format": named(&person()), "n": 4, "temperature": 1.3, "seed": 5}));
     let several = server.post("/v1/chat/completions", &several);
-    for choice in several.body["choices"].as_array().unwrap() {
+    let choices = several.body["choices"].as_array().unwrap_or_else(|| panic!("{:?}", several.body));
+    assert_eq!(choices.len(), 4);
+    assert!(choices.iter().any(|choice| choice["finish_reason"] == "stop"), "{choices:?}");
+    for choice in choices {
         if choice["finish_reason"] == "stop" {
             is_person(choice["message"]["content"].as_str().unwrap());
         }
@@ -143,10 +146,13 @@ fn engine_a_form_that_nobody_can_keep_is_refused_before_anything_runs() {
     };
     let bad = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"not": {}}}}});
     check(json!({"response_format": named(&bad)}), "response_format", "at /properties/a/items: ");
+    check(json!({"guided_json": bad}), "guided_json", "at /properties/a/items: ");
     check(json!({"guided_regex": "(a"}), "guided_regex", "regular expression");
     check(json!({"guided_grammar": "begin: \"x\""}), "guided_grammar", "the grammar is refused");
     check(json!({"response_format": {"type": "yaml"}}), "response_format.type", "yaml");
     check(json!({"guided_regex": "a", "guided_choice": ["b"]}), "guided_choice", "both ask");
+    check(json!({"guided_regex": "a", "ignore_eos": true}), "ignore_eos", "where the answer ends");
+    check(json!({"guided_regex": "a", "min_tokens": 3}), "min_tokens", "where the answer ends");
     // Nothing of that reached an engine, which goes on.
     assert_eq!(text_of(&server.post("/v1/completions", &long(1, false))).len(), 240);
     assert_eq!(server.metric("superfluid_worker_deaths_total"), 0.0);

@@ -87,7 +87,10 @@ fn engine_a_model_that_must_call_calls_as_its_tools_say() {
 
     let several = ask(json!({"tool_choice": "required", "temperature": 1.2, "seed": 3, "n": 4}));
     let several = server.post("/v1/chat/completions", &several);
-    for choice in several.body["choices"].as_array().unwrap() {
+    let choices = several.body["choices"].as_array().unwrap_or_else(|| panic!("{:?}", several.body));
+    let called = choices.iter().filter(|choice| choice["message"]["tool_calls"].is_array()).count();
+    assert_eq!((choices.len(), called), (4, 4), "{choices:?}");
+    for choice in choices {
         for call in choice["message"]["tool_calls"].as_array().into_iter().flatten() {
             match (choice["finish_reason"].as_str(), call["function"]["name"].as_str().unwrap()) {
                 (Some("tool_calls"), "get_weather") => fits(call["function"]["arguments"].as_str().unwrap()),
@@ -135,6 +138,12 @@ fn engine_what_tools_cannot_do_here_is_said_before_anything_runs() {
     assert!(words.contains("\"odd\"") && words.contains("at /properties/a: "), "{words}");
     let (param, _) = refused(&server, ask(json!({"tool_choice": {"function": {"name": "nobody"}}})));
     assert_eq!(param, "tool_choice");
+    for more in [json!({"min_tokens": 5}), json!({"ignore_eos": true})] {
+        let name = more.as_object().unwrap().keys().next().unwrap().clone();
+        let mut body = ask(json!({"tool_choice": "required"}));
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        assert_eq!(refused(&server, body).0, name);
+    }
     let both = ask(json!({"tool_choice": "required", "response_format": {"type": "json_object"}}));
     assert_eq!(refused(&server, both).0, "tool_choice");
 

@@ -20,6 +20,9 @@ use crate::vocab::Vocab;
 /// Texts that a template writes without spelling them: roles, words and digits of values that are not the client's.
 const GIVEN: &str = "system user assistant tool function true false none 0 1 2 3 4 5 6 7 8 9";
 
+/// Longest control token whose parts are looked at one by one; real ones have a few dozen bytes.
+const CONTROL_BYTES_MAX: usize = 256;
+
 /// Decides where sentinels go.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -60,7 +63,9 @@ impl Guard {
         starts.dedup_by_key(|&mut (start, _)| start);
         let mut wanted = template.literals.clone();
         let lower: Vec<String> = controls.iter().map(|control| control.to_lowercase()).collect();
-        let ends = completions(&lower, template);
+        // What is not looked at is not left whole.
+        let readable = controls.iter().all(|control| control.len() <= CONTROL_BYTES_MAX);
+        let ends = if readable { completions(&lower, template) } else { HashSet::from([String::new()]) };
         wanted.retain(|text| {
             let text = text.to_lowercase();
             let meets = |end: &String| text.starts_with(&**end) || end.starts_with(&*text);

@@ -16,6 +16,11 @@ enum Rule {
     Words { prefix: String, cleanup: bool },
 }
 
+/// Replacements in a row; real files have one or two.
+const REPLACEMENTS_MAX: usize = 4;
+/// Bytes that one match becomes at most: what a piece can grow to is this to the power of the above.
+const REPLACEMENT_BYTES_MAX: usize = 8;
+
 /// How tokens become text.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
@@ -91,7 +96,11 @@ impl Decoder {
                 let pattern = decoder.get("pattern").and_then(|pattern| pattern.get("String"));
                 let pattern = pattern.and_then(Value::as_str).filter(|pattern| !pattern.is_empty());
                 let pattern = pattern.ok_or("Replace of a regular expression is not supported")?;
-                self.replacements.push((pattern.to_owned(), text("content")?));
+                let content = text("content")?;
+                if self.replacements.len() >= REPLACEMENTS_MAX || content.len() > REPLACEMENT_BYTES_MAX {
+                    return Err("so many or so long replacements are not supported".to_owned());
+                }
+                self.replacements.push((pattern.to_owned(), content));
             }
             "ByteFallback" => self.bytes = true,
             "Fuse" => self.joined = true,

@@ -21,8 +21,8 @@ impl Blob {
     /// Appends one byte string built by `write`, which must only append.
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
-        // A header is at most 32 MiB, so its tokens are too.
-        self.ends.push(self.bytes.len() as u32);
+        let end = u32::try_from(self.bytes.len());
+        self.ends.push(end.expect("a file has at most 128 MiB, and its readers bound what pieces grow to"));
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {

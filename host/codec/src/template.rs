@@ -16,7 +16,7 @@ use crate::vocab::Vocab;
 /// Instructions of one rendering; the longest real templates take a few hundred per message.
 const FUEL: u64 = 4_000_000;
 /// Most bytes of a rendered prompt.
-const OUTPUT_BYTES_MAX: usize = 64 << 20;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of a template; the longest known one has 30 KB.
 const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 const NAME: &str = "chat";

@@ -191,11 +191,9 @@ fn every_family_renders_every_conversation_as_jinja2_does() {
 
 /// For templates that are not ours to store: `SUPERFLUID_TEMPLATES=folder`.
 #[test]
+#[ignore = "needs SUPERFLUID_TEMPLATES and python3 with jinja2"]
 fn templates_of_a_named_folder_render_as_jinja2_does() {
-    let Some(folder) = std::env::var_os("SUPERFLUID_TEMPLATES").map(PathBuf::from) else {
-        eprintln!("skipped: SUPERFLUID_TEMPLATES names no folder");
-        return;
-    };
+    let folder = std::env::var_os("SUPERFLUID_TEMPLATES").map(PathBuf::from).expect("SUPERFLUID_TEMPLATES");
     let folder = folder.canonicalize().expect("a folder");
     let printed = python(&["golden.py", "--print", folder.to_str().expect("UTF-8")]).expect("python3 runs");
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
@@ -239,19 +237,6 @@ fn pythons_semantics_hold_in_templates() {
     }
     eprintln!("{} rows of semantics; {} differ, besides {} known ones", rows.len(), wrong.len(), KNOWN.len());
     none_differs("rows of semantics", rows.len(), &wrong);
-}
-
-#[test]
-fn the_goldens_are_what_python_says() {
-    if !python(&["-c", "import jinja2"]).is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no python3 with jinja2 here");
-        return;
-    }
-    let output = python(&["golden.py", "--print"]).expect("it ran just now");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
-    let stored = read_json("goldens.json");
-    assert!(said == stored, "run tests/templates/golden.py and look at what changed in goldens.json");
 }
 
 /// The same chat without the texts that spell control tokens.

@@ -29,6 +29,15 @@ impl Grammar {
     }
 }
 
+/// The form that a turn asks for, and where it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The form.
+    pub grammar: Grammar,
+    /// The field that asks for it; complaints name it.
+    pub param: &'static str,
+}
+
 /// The bytes of every token of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::grammar::Grammar;
+use crate::grammar::Form;
 use crate::ids::{RequestId, Token};
 use crate::json::Json;
 use crate::qos::QosClass;
@@ -185,7 +185,7 @@ pub struct Turn {
     /// Tokens to generate at least: until then no token ends the answer.
     pub min_tokens: u32,
     /// The form of the answer.
-    pub grammar: Option<Grammar>,
+    pub form: Option<Form>,
     /// Go on past the end-of-text token.
     pub ignore_eos: bool,
     /// Who goes first.

@@ -107,7 +107,7 @@ impl Chat<'_> {
             logprobs: None,
             stop_tokens: Vec::new(),
             min_tokens: 0,
-            grammar: None,
+            form: None,
             ignore_eos: false,
             class: QosClass::Interactive,
             party: 0,

@@ -299,6 +299,7 @@ fn describe_requests() {
         "superfluid_client_holds_total",
         "Times that a lane was held because its client read too slowly."
     );
+    counter!("superfluid_tool_call_failures_total", "What looked like a tool call in an answer and is none.");
     counter!("superfluid_prompt_tokens_total", "Prompt tokens taken.");
     counter!("superfluid_generation_tokens_total", "Tokens generated.");
     histogram!(

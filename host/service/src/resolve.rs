@@ -60,10 +60,9 @@ pub(crate) fn admissions(
     now: Moment,
     mut ids: impl FnMut() -> RequestId,
 ) -> Result<Vec<Admission>, Fault> {
-    check_limits(model, turn, prompt)?;
     let sampler = SamplerSpec {
         min_tokens: turn.min_tokens,
-        grammar: turn.grammar.clone(),
+        grammar: turn.form.as_ref().map(|form| form.grammar.clone()),
         ..sampler(&model.sampling, &turn.sampling, turn.logprobs)
     };
     let room = room(model, prompt.len() as u32);
@@ -117,7 +116,8 @@ fn end_tokens(model: &Model, turn: &Turn) -> Arc<[Token]> {
     all.into()
 }
 
-fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Fault> {
+/// Refuses what cannot be admitted. A turn that must call tools has its form by now.
+pub(crate) fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Fault> {
     let field = if matches!(turn.input, Input::Chat(_)) { "messages" } else { "prompt" };
     if prompt.is_empty() {
         return Err(Fault::invalid(
@@ -161,6 +161,13 @@ fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Result<(), Faul
     if turn.max_tokens.is_some_and(|most| most < turn.min_tokens) {
         let message = format!("min_tokens is {}, which is more than max_tokens", turn.min_tokens);
         return Err(Fault::invalid("out_of_range", "min_tokens", message));
+    }
+    if let Some(form) = &turn.form {
+        let against = if turn.ignore_eos { Some("ignore_eos") } else { None };
+        if let Some(against) = against.or((turn.min_tokens > 0).then_some("min_tokens")) {
+            let message = format!("`{}` says where the answer ends, and so does `{against}`", form.param);
+            return Err(Fault::invalid("conflicting_parameters", against, message).hint("give one of them"));
+        }
     }
     let bias = &turn.sampling.bias;
     if bias.len() > BIASES_MAX {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
 use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning, Warning};
-use sf_core::{Fault, FaultKind, Grammar, Input, Moment, RequestId, Token, Turn};
+use sf_core::{Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
 use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
 use tokio::sync::watch;
@@ -110,11 +110,17 @@ impl Service {
         let submitted = self.clock.now();
         let prompt = prompt(model, &turn.input).await?;
         let mut tools = match &turn.input {
-            Input::Chat(chat) => Tools::of(model, chat, turn.grammar.is_some())?,
+            Input::Chat(chat) => Tools::of(model, chat, turn.form.is_some())?,
             Input::Text(_) | Input::Tokens(_) => Tools::default(),
         };
-        if let Some(grammar) = &turn.grammar {
-            check_grammar(model, grammar).await?;
+        let forced = tools.forced.take();
+        let is_forced = forced.is_some();
+        turn.form = turn.form.or(forced);
+        resolve::check_limits(model, &turn, &prompt)?;
+        match &turn.form {
+            None => {}
+            Some(calls) if is_forced => check_calls(model, calls, &turn.input).await?,
+            Some(form) => check_form(model, form).await?,
         }
         let mut warnings = std::mem::take(&mut tools.warnings);
         if let Input::Chat(chat) = &turn.input {
@@ -124,10 +130,6 @@ impl Service {
                     .map(|param| Warning { param, message: "the chat template does not read it".to_owned() }),
             );
         }
-        if let Some(forced) = tools.forced.take() {
-            check_calls(model, &forced, &turn.input).await?;
-            turn.grammar = Some(forced);
-        }
         let prompt_tokens = prompt.len() as u32;
         warnings.extend(resolve::clamped(model, &turn, prompt_tokens));
         let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
@@ -135,15 +137,15 @@ impl Service {
             .into_iter()
             .map(|admission| submit(model, admission, submitted))
             .collect::<Result<Vec<_>, Fault>>()?;
-        let parser = || tools.parser(model, &prompt);
-        let events = AnswerStream::new(&model.codec, &turn.stop, turn.logprobs.is_some(), parser, answers);
+        let parser = || tools.parser(model, &prompt, is_forced);
+        let events = AnswerStream::new(&model.codec, turn.stop, turn.logprobs.is_some(), parser, answers);
         Ok(Accepted { model: model.id.clone(), prompt_tokens, warnings, events: Box::pin(events) })
     }
 }
 
 /// Refuses a grammar that the engine would refuse. Compiling one takes milliseconds: not on the event loop.
-async fn check_grammar(model: &Model, grammar: &Grammar) -> Result<(), Fault> {
-    let (grammars, asked) = (Arc::clone(&model.grammars), grammar.clone());
+async fn check_form(model: &Model, form: &Form) -> Result<(), Fault> {
+    let (grammars, asked) = (Arc::clone(&model.grammars), form.grammar.clone());
     let checked = tokio::task::spawn_blocking(move || grammars.check(&asked)).await;
     let message = match checked {
         Ok(Ok(())) => return Ok(()),
@@ -153,27 +155,22 @@ async fn check_grammar(model: &Model, grammar: &Grammar) -> Result<(), Fault> {
             return Err(Fault::new(FaultKind::Internal, "grammar_ended", message));
         }
     };
-    let field = match grammar {
-        Grammar::JsonSchema(_) => "response_format",
-        Grammar::Regex(_) => "guided_regex",
-        Grammar::Lark(_) => "guided_grammar",
-    };
-    Err(Fault::invalid("invalid_grammar", field, message)
+    Err(Fault::invalid("invalid_grammar", form.param, message)
         .hint("what is supported stands in README, Answers of a given form"))
 }
 
-/// As [`check_grammar`], of calls that must be made; says which tool cannot be.
-async fn check_calls(model: &Model, grammar: &Grammar, input: &Input) -> Result<(), Fault> {
-    let Err(fault) = check_grammar(model, grammar).await else { return Ok(()) };
+/// As [`check_form`], of calls that must be made; says which tool cannot be.
+async fn check_calls(model: &Model, calls: &Form, input: &Input) -> Result<(), Fault> {
+    let Err(fault) = check_form(model, calls).await else { return Ok(()) };
     let Input::Chat(chat) = input else { return Err(fault) };
     for tool in &chat.tools {
-        let alone = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
-        if let Err(fault) = check_grammar(model, &alone).await {
+        let grammar = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
+        if let Err(fault) = check_form(model, &Form { grammar, param: "tools" }).await {
             let message = format!("the parameters of tool {:?}: {}", tool.name, fault.message);
             return Err(Fault::invalid(fault.code, "tools", message));
         }
     }
-    Err(fault.param("tools"))
+    Err(fault)
 }
 
 /// Tokens of the turn's input.

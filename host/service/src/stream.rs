@@ -80,6 +80,8 @@ pub(crate) struct AnswerStream {
     ready: VecDeque<TurnEvent>,
     /// Tokens taken from a mailbox; empty between two polls.
     tokens: Vec<Sampled>,
+    /// Stop strings; a mark may be one.
+    stops: Vec<String>,
     logprobs: bool,
     failed: bool,
     /// Where the next round begins, so that no answer starves another.
@@ -90,7 +92,7 @@ impl AnswerStream {
     /// `parser` makes a parser for each answer that should be taken apart.
     pub(crate) fn new(
         codec: &Arc<Codec>,
-        stops: &[String],
+        stops: Vec<String>,
         logprobs: bool,
         parser: impl Fn() -> Option<Parser>,
         answers: Vec<Answering>,
@@ -99,7 +101,7 @@ impl AnswerStream {
             index: index as u32,
             parts: parser().map(|parser| Parts::new(parser, answering.request)),
             answering: Some(answering),
-            text: TextStream::new(Arc::clone(codec), stops.to_vec()),
+            text: TextStream::new(Arc::clone(codec), stops.clone()),
             drawn: 0,
             stopped: false,
         };
@@ -108,6 +110,7 @@ impl AnswerStream {
             choices: answers.into_iter().enumerate().map(choice).collect(),
             ready: VecDeque::new(),
             tokens: Vec::new(),
+            stops,
             logprobs,
             failed: false,
             turn: 0,
@@ -144,7 +147,10 @@ impl AnswerStream {
                 (Some(parts), Some(mark)) => {
                     // No stop string reaches across a mark.
                     parts.text(&choice.text.part());
-                    parts.mark(mark);
+                    choice.stopped = self.stops.iter().any(|stop| stop == mark);
+                    if !choice.stopped {
+                        parts.mark(mark);
+                    }
                 }
                 (parts, _) => {
                     let piece = choice.text.push(sampled.token);

@@ -2,7 +2,7 @@
 
 use sf_codec::wire::{Parser, ToolSchema};
 use sf_core::ports::Warning;
-use sf_core::{Chat, Fault, FaultKind, Grammar, Token, Tool, ToolChoice};
+use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Token, Tool, ToolChoice};
 
 use crate::model::Model;
 
@@ -13,7 +13,7 @@ pub(crate) struct Tools {
     /// An answer of the client's own form is not searched for anything, and neither is one that is no chat's.
     taken_apart: bool,
     /// The answer must be calls.
-    pub(crate) forced: Option<Grammar>,
+    pub(crate) forced: Option<Form>,
     /// What the client should know.
     pub(crate) warnings: Vec<Warning>,
 }
@@ -39,13 +39,17 @@ impl Tools {
     }
 
     /// What takes the answer apart; `None` where it is all text.
-    pub(crate) fn parser(&self, model: &Model, prompt: &[Token]) -> Option<Parser> {
+    pub(crate) fn parser(&self, model: &Model, prompt: &[Token], is_forced: bool) -> Option<Parser> {
+        if is_forced {
+            // It begins with the call, whatever the prompt leaves open.
+            return model.codec.wire().map(|wire| Parser::new(wire, &self.schemas));
+        }
         self.taken_apart.then(|| model.codec.parser(prompt, &self.schemas)).flatten()
     }
 }
 
 /// The grammar of an answer that must be calls.
-fn forced(model: &Model, chat: &Chat) -> Result<Option<Grammar>, Fault> {
+fn forced(model: &Model, chat: &Chat) -> Result<Option<Form>, Fault> {
     let (tools, several): (Vec<&Tool>, bool) = match &chat.choice {
         ToolChoice::Auto => return Ok(None),
         ToolChoice::Required { several } => (chat.tools.iter().collect(), *several),
@@ -61,5 +65,5 @@ fn forced(model: &Model, chat: &Chat) -> Result<Option<Grammar>, Fault> {
             .param("tool_choice")
             .hint("use \"auto\", or name the format with --tool-call-parser")
     })?;
-    Ok(Some(Grammar::Lark(text.into())))
+    Ok(Some(Form { grammar: Grammar::Lark(text.into()), param: "tool_choice" }))
 }

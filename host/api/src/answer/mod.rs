@@ -164,7 +164,7 @@ fn turn(terms: &Terms, order: &Order) -> Turn {
         logprobs: order.logprobs,
         stop_tokens: order.stop_tokens.clone(),
         min_tokens: order.min_tokens,
-        grammar: order.grammar.clone(),
+        form: order.form.clone(),
         ignore_eos: order.ignore_eos,
         class: terms.class,
         party: terms.party(order.user.as_deref()),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use sf_core::limits::{MESSAGES_MAX, TOP_LOGPROBS_MAX};
 use sf_core::{Chat, Fault, FaultKind, Input, Message, Role};
 
-use super::format::grammar;
+use super::format::form;
 use super::sampling::{choices, same, sampling, stop, stop_tokens};
 use super::tools::{choice, tool_calls, tools};
 use super::variables::variables;
@@ -30,8 +30,7 @@ pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
         stop: stop(&mut fields)?,
         choices: choices(&mut fields)?,
         logprobs: logprobs(&mut fields)?,
-        // Looks at what it cannot go together with.
-        grammar: grammar(&mut fields)?,
+        form: form(&mut fields)?,
         stop_tokens: stop_tokens(&mut fields)?,
         min_tokens: fields.integer("min_tokens", 0..=u32::MAX)?.unwrap_or(0),
         ignore_eos: fields.flag("ignore_eos")?,

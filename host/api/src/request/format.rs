@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 use sf_core::limits::GRAMMAR_BYTES_MAX;
-use sf_core::{Fault, FaultKind, Grammar};
+use sf_core::{Fault, FaultKind, Form, Grammar};
 
 use crate::fields::{Fields, array, string, unknown_word};
 
 /// Characters that mean something in a regular expression.
 const REGEX_SPECIAL: &str = r"\.+*?()|[]{}^$#&-~/";
 
-/// The grammar that a request asks for. It may be asked for once, under one name.
-pub(super) fn grammar(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
+/// The form that a request asks for. It may be asked for once, under one name.
+pub(super) fn form(fields: &mut Fields) -> Result<Option<Form>, Fault> {
     let asked = [
         ("response_format", response_format(fields)?),
         ("guided_json", schema(fields, "guided_json")?),
         ("json_schema", schema(fields, "json_schema")?),
-        ("guided_regex", fields.string("guided_regex")?.map(|text| Grammar::Regex(text.into()))),
+        ("guided_regex", text_of(fields, "guided_regex")?.map(|text| Grammar::Regex(text.into()))),
         ("guided_choice", choice(fields)?),
-        ("guided_grammar", fields.string("guided_grammar")?.map(|text| Grammar::Lark(text.into()))),
+        ("guided_grammar", text_of(fields, "guided_grammar")?.map(|text| Grammar::Lark(text.into()))),
     ];
     let mut asked = asked.into_iter().filter_map(|(name, grammar)| Some((name, grammar?)));
     let Some((name, grammar)) = asked.next() else { return Ok(None) };
@@ -25,17 +25,12 @@ pub(super) fn grammar(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
         let message = format!("`{name}` and `{other}` both ask for a form of the answer");
         return Err(Fault::invalid("conflicting_parameters", other, message).hint("give one of them"));
     }
-    let asks = |name| fields.peek(name).is_some_and(|value| *value != Value::Bool(false) && value != 0);
-    if let Some(against) = ["ignore_eos", "min_tokens"].into_iter().find(|name| asks(name)) {
-        let message = format!("`{name}` says where the answer ends, and so does `{against}`");
-        return Err(Fault::invalid("conflicting_parameters", against, message).hint("give one of them"));
-    }
     let bytes = grammar.source().len();
     if bytes > GRAMMAR_BYTES_MAX {
         let message = format!("`{name}` has {bytes} bytes, accepted are {GRAMMAR_BYTES_MAX}");
         return Err(Fault::invalid("out_of_range", name, message));
     }
-    Ok(Some(grammar))
+    Ok(Some(Form { grammar, param: name }))
 }
 
 fn response_format(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
@@ -69,6 +64,11 @@ fn response_format(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
     Ok(grammar)
 }
 
+/// A text; an empty one asks for nothing.
+fn text_of(fields: &mut Fields, name: &str) -> Result<Option<String>, Fault> {
+    Ok(fields.string(name)?.filter(|text| !text.is_empty()))
+}
+
 fn text(fields: &mut Fields, name: &str) -> Result<String, Fault> {
     string(fields.require(name)?, &fields.path(name))
 }
@@ -89,10 +89,8 @@ fn choice(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
     for (at, value) in array(given, &path)?.into_iter().enumerate() {
         choices.push(literal(&string(value, &format!("{path}[{at}]"))?));
     }
-    if choices.is_empty() {
-        return Err(Fault::invalid("invalid_value", path, "`guided_choice` is empty: nothing could be said"));
-    }
-    Ok(Some(Grammar::Regex(choices.join("|").into())))
+    // None asks for nothing.
+    Ok((!choices.is_empty()).then(|| Grammar::Regex(choices.join("|").into())))
 }
 
 /// The regular expression of a text.
@@ -119,11 +117,11 @@ mod tests {
     use serde_json::{Value, json};
     use sf_core::{Fault, Grammar};
 
-    use super::grammar;
+    use super::form;
     use crate::fields::Fields;
 
     fn read(body: Value) -> Result<Option<Grammar>, Fault> {
-        grammar(&mut Fields::root(body).unwrap())
+        Ok(form(&mut Fields::root(body).unwrap())?.map(|form| form.grammar))
     }
 
     #[test]
@@ -135,6 +133,7 @@ mod tests {
         check(json!({}), None);
         check(json!({"response_format": null}), None);
         check(json!({"response_format": {"type": "text"}}), None);
+        check(json!({"guided_choice": [], "guided_regex": "", "guided_grammar": ""}), None);
         check(json!({"response_format": {"type": "json_object"}}), Some(Grammar::json_object()));
         check(json!({"response_format": {"type": "json_object", "schema": {"b": 1, "a": 2}}}), schema());
         let named = json!({"name": "x", "strict": true, "schema": {"b": 1, "a": 2}});
@@ -165,12 +164,8 @@ mod tests {
         check(json!({"response_format": {"type": "json_schema"}}), "response_format.json_schema");
         let empty = json!({"type": "json_schema", "json_schema": {"name": "x"}});
         check(json!({"response_format": empty}), "response_format.json_schema.schema");
-        check(json!({"guided_choice": []}), "guided_choice");
         check(json!({"guided_choice": [1]}), "guided_choice[0]");
         check(json!({"guided_regex": "a", "guided_json": {}}), "guided_regex");
-        check(json!({"guided_regex": "a", "ignore_eos": true}), "ignore_eos");
-        check(json!({"guided_regex": "a", "min_tokens": 3}), "min_tokens");
-        assert!(read(json!({"guided_regex": "a", "min_tokens": 0, "ignore_eos": false})).is_ok());
         check(json!({"guided_regex": "a".repeat(300_000)}), "guided_regex");
     }
 }

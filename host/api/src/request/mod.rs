@@ -16,7 +16,7 @@ pub(crate) use text::text;
 pub(crate) use tokens::{detokenize, tokenize};
 
 use serde_json::Value;
-use sf_core::{Grammar, Input, SamplingParams, Token};
+use sf_core::{Form, Input, SamplingParams, Token};
 
 use crate::fields::Fields;
 
@@ -44,7 +44,7 @@ pub(crate) struct Order {
     pub(crate) logprobs: Option<u32>,
     pub(crate) stop_tokens: Vec<Token>,
     pub(crate) min_tokens: u32,
-    pub(crate) grammar: Option<Grammar>,
+    pub(crate) form: Option<Form>,
     pub(crate) ignore_eos: bool,
     /// Take over what earlier requests computed, and leave something for later ones.
     pub(crate) reuse: bool,

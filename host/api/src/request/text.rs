@@ -5,7 +5,7 @@ use sf_core::limits::{CHOICES_MAX, TOP_LOGPROBS_MAX};
 use sf_core::{Fault, FaultKind, Input};
 
 use super::chat::model;
-use super::format::grammar;
+use super::format::form;
 use super::sampling::{choices, sampling, stop, stop_tokens, tokens};
 use super::{Dialect, Order, delivery, refused};
 use crate::fields::{Fields, string, wrong_type};
@@ -45,8 +45,7 @@ pub(crate) fn text(body: Value) -> Result<Order, Fault> {
         stop: stop(&mut fields)?,
         choices,
         logprobs,
-        // Looks at what it cannot go together with.
-        grammar: grammar(&mut fields)?,
+        form: form(&mut fields)?,
         stop_tokens: stop_tokens(&mut fields)?,
         min_tokens: fields.integer("min_tokens", 0..=u32::MAX)?.unwrap_or(0),
         ignore_eos: fields.flag("ignore_eos")?,

@@ -7,6 +7,8 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 use super::repr::write_number;
 use super::sentinel;
+use crate::template::OUTPUT_BYTES_MAX;
+use crate::wire::push_char;
 
 /// Deepest nesting that is written; what a client sends is at most 128 deep.
 const DEPTH_MAX: usize = 200;
@@ -37,7 +39,9 @@ pub(crate) fn tojson(
     let ascii = ascii.or(named("ensure_ascii")?).is_some_and(|value| value.is_true());
     let indent = match indent.or(named("indent")?) {
         None => None,
-        Some(text) if text.as_str().is_some() => text.as_str().map(str::to_owned),
+        Some(text) if text.as_str().is_some() => {
+            text.as_str().map(|text| text.chars().take(INDENT_MAX).collect())
+        }
         Some(width) => Some(" ".repeat(i64::try_from(width)?.clamp(0, INDENT_MAX as i64) as usize)),
     };
     let (item, key) = match named("separators")? {
@@ -57,6 +61,10 @@ impl Style {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             let message = format!("tojson: nested more than {DEPTH_MAX} deep");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+        if out.len() > OUTPUT_BYTES_MAX {
+            let message = format!("tojson: more than {OUTPUT_BYTES_MAX} bytes");
             return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
         match value.kind() {
@@ -130,18 +138,10 @@ impl Style {
         out.push('"');
         for character in text.chars() {
             match character {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
-                '\0'..='\u{1f}' => push_unit(u16::try_from(u32::from(character)).unwrap_or(0), out),
-                other if self.ascii && !matches!(other, ' '..='~') && Some(other) != self.sentinel => {
+                other if self.ascii && other > '~' && Some(other) != self.sentinel => {
                     other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| push_unit(*unit, out));
                 }
-                other => out.push(other),
+                other => push_char(other, out),
             }
         }
         out.push('"');

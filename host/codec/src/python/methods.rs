@@ -214,6 +214,9 @@ fn lines(text: &str, keep: bool) -> Value {
 fn padded(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
     let (width, fill): (i64, Option<&str>) = from_args(args)?;
     let fill = if method == "zfill" { "0" } else { fill.unwrap_or(" ") };
+    if fill.chars().count() != 1 {
+        return Err(failed("the fill character must be exactly one character long".to_owned()));
+    }
     let width = usize::try_from(width).unwrap_or(0);
     if width > WIDTH_MAX {
         return Err(failed(format!("width {width} is above {WIDTH_MAX}")));

@@ -58,9 +58,11 @@ fn move_references(schema: &mut Json, home: &str) {
         Json::Object(map) => {
             for (key, value) in map {
                 match value {
-                    Json::String(target) if key == "$ref" && target.starts_with('#') => {
+                    // Anchors stay: they are refused by name.
+                    Json::String(target) if key == "$ref" && (target == "#" || target.starts_with("#/")) => {
                         *target = format!("{home}{}", target[1..].trim_end_matches('/'));
                     }
+                    _ if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => {}
                     other => move_references(other, home),
                 }
             }

@@ -1,7 +1,7 @@
 //! Writes strings of compact JSON and reads them back; knows what a number is. One place decides the canonical form.
 
 /// Appends `c` as it stands inside a JSON string.
-pub(super) fn push_char(c: char, out: &mut String) {
+pub(crate) fn push_char(c: char, out: &mut String) {
     match c {
         '"' => out.push_str("\\\""),
         '\\' => out.push_str("\\\\"),
@@ -22,30 +22,9 @@ pub(super) fn push_text(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// The text that a JSON string in canonical form stands for.
+/// The text that a JSON string stands for.
 pub(super) fn unquote(json: &str) -> Option<String> {
-    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
-    let mut text = String::with_capacity(inside.len());
-    let mut chars = inside.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            text.push(c);
-            continue;
-        }
-        text.push(match chars.next()? {
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'u' => {
-                let digits: String = chars.by_ref().take(4).collect();
-                char::from_u32(u32::from_str_radix(&digits, 16).ok()?)?
-            }
-            other => other,
-        });
-    }
-    Some(text)
+    serde_json::from_str(json).ok()
 }
 
 /// JSON's grammar of numbers.

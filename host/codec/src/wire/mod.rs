@@ -29,6 +29,7 @@ pub use parser::{Input, Parser};
 pub use plain::parameters_text;
 pub use schema::{BadToolSchema, ToolSchema};
 
+pub(crate) use json::push_char;
 use named::Named;
 use tagged::Tagged;
 use window::Mark;

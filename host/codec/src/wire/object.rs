@@ -65,22 +65,7 @@ impl ObjectCall {
     }
 
     pub(super) fn step(&mut self, window: &mut Window, sink: &mut Sink<'_>) -> Turn {
-        if sink.cut(window) {
-            return Turn::Fault(CallFault::Truncated);
-        }
-        while let Some(c) = window.peek() {
-            // What breaks a call may be the start of the mark that ends it, so it is not taken.
-            match self.push(c, sink) {
-                Ok(is_end) => {
-                    sink.pop(window);
-                    if is_end {
-                        return Turn::Done;
-                    }
-                }
-                Err(why) => return Turn::Fault(why),
-            }
-        }
-        Turn::On
+        sink.walk(window, |c, sink| self.push(c, sink))
     }
 
     /// Takes a character; true if it ends the call.

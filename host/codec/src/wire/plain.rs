@@ -21,7 +21,11 @@ fn plain(json: &Json) -> Value {
     match json {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
-        Json::Integer(whole) => Number::from_i128(*whole).map_or(Value::Null, Value::Number),
+        Json::Integer(whole) => {
+            // Beyond 64 bits it is a float, as it would have been read.
+            let number = Number::from_i128(*whole).or_else(|| Number::from_f64(*whole as f64));
+            number.map_or(Value::Null, Value::Number)
+        }
         Json::Float(value) => Number::from_f64(*value).map_or(Value::Null, Value::Number),
         Json::String(text) => Value::String(text.clone()),
         Json::Array(values) => Value::Array(values.iter().map(plain).collect()),

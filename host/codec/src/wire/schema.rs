@@ -8,6 +8,8 @@ use super::value::{self, Syntax};
 
 /// Levels of references and alternatives that are followed in a schema.
 const DEPTH_MAX: usize = 16;
+/// Schemas that are looked at for one parameter: alternatives may refer to alternatives without end.
+const STEPS_MAX: u32 = 1000;
 
 /// A type of JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +50,7 @@ impl ToolSchema {
     /// # Errors
     /// Parameters that are no schema.
     pub fn of(tool: &Tool) -> Result<ToolSchema, BadToolSchema> {
-        let parameters = match super::plain::parameters(tool) {
-            Json::Null => String::new(),
-            given => given.to_string(),
-        };
-        ToolSchema::from_json(&tool.name, &parameters)
+        ToolSchema::from_value(&tool.name, &super::plain::parameters(tool))
     }
 
     /// Reads the JSON Schema of a tool's parameters; empty text is a tool without parameters.
@@ -62,13 +60,17 @@ impl ToolSchema {
             return Ok(ToolSchema { name: name.to_owned(), parameters: Vec::new() });
         }
         let schema: Json = serde_json::from_str(parameters).map_err(|fault| bad(fault.to_string()))?;
+        ToolSchema::from_value(name, &schema)
+    }
+
+    fn from_value(name: &str, schema: &Json) -> Result<ToolSchema, BadToolSchema> {
         if !schema.is_object() && !schema.is_null() {
-            return Err(bad("it is another type".to_owned()));
+            return Err(BadToolSchema { tool: name.to_owned(), reason: "it is another type".to_owned() });
         }
         let properties = schema.get("properties").and_then(Json::as_object);
         let parameters = properties.into_iter().flatten().map(|(key, part)| {
             let mut types = Types::default();
-            let known = types.collect(part, &schema, 0);
+            let known = types.collect(part, schema, 0, &mut STEPS_MAX.clone());
             (key.clone(), if known { types } else { Types::default() })
         });
         Ok(ToolSchema { name: name.to_owned(), parameters: parameters.collect() })
@@ -96,13 +98,14 @@ impl Types {
     }
 
     /// Adds the types of one schema; false if it allows any.
-    fn collect(&mut self, schema: &Json, root: &Json, depth: usize) -> bool {
-        if depth > DEPTH_MAX {
+    fn collect(&mut self, schema: &Json, root: &Json, depth: usize, steps: &mut u32) -> bool {
+        if depth > DEPTH_MAX || *steps == 0 {
             return false;
         }
+        *steps -= 1;
         if let Some(pointer) = schema.get("$ref").and_then(Json::as_str) {
             let target = pointer.strip_prefix('#').and_then(|path| root.pointer(path));
-            return target.is_some_and(|target| self.collect(target, root, depth + 1));
+            return target.is_some_and(|target| self.collect(target, root, depth + 1, steps));
         }
         if schema.get("nullable") == Some(&Json::Bool(true)) {
             self.add(Type::Null);
@@ -116,12 +119,12 @@ impl Types {
         }
         for key in ["anyOf", "oneOf"] {
             if let Some(parts) = schema.get(key).and_then(Json::as_array) {
-                return parts.iter().all(|part| self.collect(part, root, depth + 1));
+                return parts.iter().all(|part| self.collect(part, root, depth + 1, steps));
             }
         }
         if let Some(parts) = schema.get("allOf").and_then(Json::as_array) {
             // Each part must hold, so the first that names a type decides.
-            return parts.iter().any(|part| self.collect(part, root, depth + 1));
+            return parts.iter().any(|part| self.collect(part, root, depth + 1, steps));
         }
         let listed = schema.get("enum").and_then(Json::as_array);
         let only = schema.get("const");
@@ -286,6 +289,14 @@ mod tests {
         check(r#"{"type":"integer"}"#, r#""five""#, r#""five""#);
         check(r#"{"type":"array"}"#, "{}", "{}");
         check("{}", "1", "1");
+    }
+
+    #[test]
+    fn alternatives_without_end_come_to_one() {
+        let again = vec![r##"{"$ref":"#/properties/p"}"##; 100].join(",");
+        let schema = format!(r#"{{"properties":{{"p":{{"allOf":[{again}]}}}}}}"#);
+        let tool = ToolSchema::from_json("t", &schema).expect("a schema");
+        assert!(tool.types("p").allow_string());
     }
 
     #[test]

@@ -20,12 +20,6 @@ pub(super) enum Turn {
     Fault(CallFault),
 }
 
-impl From<CallFault> for Turn {
-    fn from(why: CallFault) -> Turn {
-        Turn::Fault(why)
-    }
-}
-
 /// What is known of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
@@ -53,6 +47,30 @@ impl Sink<'_> {
         if let Some(c) = window.peek() {
             window.take(c.len_utf8(), self.raw);
         }
+    }
+
+    /// Feeds `push` character by character; it says whether the call ends with this one. What breaks a call may be the
+    /// start of the mark that ends it, so it is not taken.
+    pub(super) fn walk(
+        &mut self,
+        window: &mut Window,
+        mut push: impl FnMut(char, &mut Self) -> Result<bool, CallFault>,
+    ) -> Turn {
+        if self.cut(window) {
+            return Turn::Fault(CallFault::Truncated);
+        }
+        while let Some(c) = window.peek() {
+            match push(c, self) {
+                Ok(is_end) => {
+                    self.pop(window);
+                    if is_end {
+                        return Turn::Done;
+                    }
+                }
+                Err(why) => return Turn::Fault(why),
+            }
+        }
+        Turn::On
     }
 
     pub(super) fn take(&mut self, window: &mut Window, bytes: usize) {

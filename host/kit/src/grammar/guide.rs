@@ -51,10 +51,13 @@ impl Guide {
     pub(super) fn compute(&mut self) {
         let begun = Instant::now();
         let (here, ahead) = (&mut self.here, &mut self.ahead);
-        self.mask = here.consume_tokens(ahead).and_then(|()| here.compute_mask_or_eos()).map_err(|error| {
-            let line = super::one_line(&error.to_string());
-            format!("the answer left its grammar behind: {line} (grammar.lost)")
-        });
+        let line = |error: &dyn std::fmt::Display| super::one_line(&error.to_string());
+        self.mask = match here.consume_tokens(ahead) {
+            Err(error) => Err(format!("the answer left its grammar behind: {} (grammar.lost)", line(&error))),
+            Ok(()) => here.compute_mask_or_eos().map_err(|error| {
+                format!("the grammar is too complex to go on with: {} (grammar.limit)", line(&error))
+            }),
+        };
         ahead.clear();
         self.took = begun.elapsed();
     }

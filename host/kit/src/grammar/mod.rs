@@ -61,19 +61,27 @@ impl Grammars {
     }
 
     fn matcher(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(known, _)| known == grammar) {
-            let found = kept.remove(at);
-            let matcher = found.1.clone();
-            kept.push(found);
-            return Ok(matcher);
+        if let Some(known) = self.known(grammar) {
+            return Ok(known);
         }
+        // Nobody waits for it who asks for another one.
         let matcher = self.compile(grammar)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }
-        kept.push((grammar.clone(), matcher.clone()));
+        kept.push((grammar.clone(), matcher.deep_clone()));
         Ok(matcher)
+    }
+
+    fn known(&self, grammar: &Grammar) -> Option<Matcher> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(known, _)| known == grammar)?;
+        let found = kept.remove(at);
+        // Of its own: what one answer does to the automaton's caches must not reach another's.
+        let matcher = found.1.deep_clone();
+        kept.push(found);
+        Some(matcher)
     }
 
     fn compile(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {

@@ -10,7 +10,7 @@ use super::{GrammarError, parse};
 /// where any amount is allowed.
 const WHITESPACE: &str = r"( |\n[ \t]{0,16})?";
 /// Parts that are tried one by one to find the one at fault.
-const TRIES_MAX: usize = 400;
+const TRIES_MAX: usize = 64;
 /// Keywords whose value is a schema.
 const ONE: [&str; 2] = ["items", "additionalProperties"];
 /// Keywords whose value is an object of schemas.

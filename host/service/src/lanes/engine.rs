@@ -2,6 +2,7 @@
 //!
 //! Requests outlive engines: what they drew stays with the scheduler, and they go on from there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
@@ -68,7 +69,10 @@ impl LaneThread {
         let (tell, told) = mpsc::channel();
         let (opener, desk) = (Arc::clone(&self.start.opener), Arc::clone(&self.start.desk));
         let work = move || {
-            let opened = lock(&opener)();
+            let opened = catch_unwind(AssertUnwindSafe(|| lock(&opener)())).unwrap_or_else(|_| {
+                let reason = "the thread that opened it has panicked".to_owned();
+                Err(EngineError::System { what: "open the engine", reason })
+            });
             // Nobody waits for it when the desk was closed; then it is dropped, and its worker ends.
             let _ = tell.send(opened);
             desk.poke();
@@ -82,7 +86,7 @@ impl LaneThread {
                 Ok(opened) => return Ok(opened),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => {
-                    let reason = "the thread that opened it has panicked".to_owned();
+                    let reason = "the thread that opened it said nothing".to_owned();
                     return Ok(Err(EngineError::System { what: "open the engine", reason }));
                 }
             }
