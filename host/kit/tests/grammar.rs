@@ -298,6 +298,51 @@ fn what_comes_out_of_a_thousand_schemas_is_valid() {
     assert!(complete >= 900, "only {complete} of 1000 came to an end");
 }
 
+#[test]
+fn the_likeliest_token_is_the_likeliest_allowed_one_with_and_without_a_mask() {
+    let mut executor = taught();
+    let mut schemas = Schemas(3);
+    let (mut steps, mut kept) = (0, 0);
+    for round in 0..300 {
+        let grammar = schema(&schemas.any(3).to_string());
+        let mut run = |sampler: SamplerSpec| {
+            let sampler = SamplerSpec { grammar: Some(grammar.clone()), ..sampler };
+            let spec = LaneSpec { sampler, ends: Arc::from([Token(END)]), prompt_len: 2 };
+            let prompt = [30 + round % 7, 31];
+            let plan = Plan::new().op(LaneOp::Open { lane: LaneId(0), spec }).feed(0, 0, &prompt, true);
+            let outs = plan.more(80).steps(81).tick(&mut executor);
+            Plan::new().op(LaneOp::Close { lane: LaneId(0) }).run(&mut executor);
+            outs.iter().map(|out| token(&out.lanes[0])).collect::<Vec<u32>>()
+        };
+        // Drawing among one token needs the mask at every step, the likeliest one only where it is forbidden.
+        let masked = run(SamplerSpec { temperature: 1.0, top_k: 1, ..SamplerSpec::default() });
+        let greedy = run(SamplerSpec::default());
+        assert_eq!(greedy, masked, "{grammar:?}");
+        steps += greedy.len();
+        let free = |(at, pair): (usize, &[u32])| common::greedy(pair[0], at as u32 + 2) == pair[1];
+        kept += greedy.windows(2).enumerate().filter(|pair| free(*pair)).count();
+    }
+    assert!(kept > 100 && kept + 100 < steps, "{kept} of {steps} tokens were the likeliest of all");
+}
+
+#[test]
+fn a_grammar_that_cannot_be_compiled_fails_its_lane_and_one_that_nobody_waits_for_is_dropped() {
+    let mut executor = taught();
+    let open = |lane, grammar: &Grammar| LaneOp::Open { lane: LaneId(lane), spec: spec(grammar, 1) };
+    let (bad, good) = (Grammar::Regex("a(".into()), Grammar::Regex("b+".into()));
+    let plan = Plan::new().op(open(0, &bad)).op(open(1, &good)).op(open(2, &Grammar::Regex("c+".into())));
+    let plan = plan.op(LaneOp::Close { lane: LaneId(2) }).op(open(2, &good));
+    let prompt = [30, 31];
+    let plan = plan.feed(0, 0, &prompt, true).feed(1, 0, &prompt, true).feed(2, 0, &prompt, true);
+    let out = plan.run(&mut executor);
+    let fault = out[0].result.as_ref().unwrap_err();
+    assert!(fault.message.contains("the regular expression is refused: "), "{fault:?}");
+    assert_eq!([1, 2].map(|lane: usize| WORDS[token(&out[lane]) as usize]), ["b", "b"]);
+    // The lane itself is whole, and so is its number.
+    let plan = Plan::new().op(LaneOp::Close { lane: LaneId(0) }).op(open(0, &good));
+    assert_eq!(WORDS[token(&plan.feed(0, 0, &prompt, true).run(&mut executor)[0]) as usize], "b");
+}
+
 /// The generator only makes what is supported.
 fn grammars_take(grammar: &Grammar) {
     thread_local! { static GRAMMARS: Grammars = grammars(); }

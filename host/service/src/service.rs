@@ -219,13 +219,17 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
     let thread = std::thread::Builder::new().name(format!("lanes {}", spec.id));
     thread.spawn(move || LaneThread::new(start).run())?;
     let end_tokens = (0..spec.codec.vocab()).map(Token).filter(|token| spec.codec.is_eog(*token)).collect();
+    let grammars = Arc::new(Grammars::new(spec.vocabulary));
+    let early = Arc::clone(&grammars);
+    // Where the system refuses a thread, the first request with a grammar waits instead.
+    let _ = std::thread::Builder::new().name("sf-grammars".to_owned()).spawn(move || early.prepare());
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Arc::new(Model {
         id: spec.id,
         runtime: spec.runtime,
         codec: spec.codec,
         end_tokens,
-        grammars: Arc::new(Grammars::new(spec.vocabulary)),
+        grammars,
         window: spec.window,
         sampling: spec.sampling,
         created,

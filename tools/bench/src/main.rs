@@ -3,6 +3,7 @@
 
 mod client;
 mod error;
+mod grammar;
 mod http;
 mod link;
 mod peer;
@@ -25,6 +26,7 @@ commands
   serve     every serving figure, superfluid beside llama.cpp's own server, in one run of alternating rounds
   versus    serve --only process,throughput
   link      step round trip against a no-op runtime, in-process and through the worker
+  grammar   compiling schemas and sets of tools for SmolLM2's vocabulary
   peer      fetch and build llama.cpp's own server and batched bench only (serve does it when needed)
   list      what the scenarios of serve play
 
@@ -39,7 +41,7 @@ options of serve
   --bin-dir DIR             folder of superfluid and superfluid-workerd (default: beside this program)
   --peer FILE               an existing llama-server, with llama-batched-bench beside it
   --no-peer                 superfluid alone
-options of serve, versus and link
+options of serve, versus, link and grammar
   --json FILE               write all figures, raw ones too
 
 A full run of serve is planned for less than 25 minutes on 2 CPUs with SmolLM2: every scenario has an allowance of
@@ -82,6 +84,7 @@ fn command_named(command: &str, args: Vec<String>) -> Result<(), BenchError> {
             serve::run(serve::parse(only.into_iter().chain(args))?)
         }
         "link" => link::run(json_option(&args)?),
+        "grammar" => grammar::run(json_option(&args)?),
         "peer" => peer::server_binary(None).map(|path| println!("{}", path.display())),
         "list" => {
             for scenario in scenarios::ALL {
@@ -102,6 +105,6 @@ fn json_option(args: &[String]) -> Result<Option<&std::path::Path>, BenchError> 
     match args {
         [] => Ok(None),
         [flag, file] if flag == "--json" => Ok(Some(file.as_ref())),
-        _ => Err(BenchError::Usage(format!("link takes --json FILE only, not {args:?}"))),
+        _ => Err(BenchError::Usage(format!("it takes --json FILE only, not {args:?}"))),
     }
 }

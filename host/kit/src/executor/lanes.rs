@@ -11,7 +11,7 @@ use sf_core::{Direction, LaneFault, LaneId, LaneOp, LaneSpec, Move, StashKey, To
 
 use super::{fault, spare};
 use crate::error::KitError;
-use crate::grammar::{Grammars, Guide};
+use crate::grammar::{Compiler, Guide, Soon};
 use crate::history::History;
 use crate::model::{Model, RuntimeLane};
 use crate::sampler::Recipe;
@@ -30,8 +30,8 @@ pub(super) struct Lane {
     pub(super) runtime: Option<RuntimeLane>,
     pub(super) recipe: Recipe,
     pub(super) history: History,
-    /// Where its answer is in its grammar; away while a mask is computed.
-    pub(super) guide: Option<Box<Guide>>,
+    /// Where its answer is in its grammar; away while it is compiled or a mask is computed.
+    pub(super) guide: Option<Soon>,
     /// Whether there is a grammar at all.
     pub(super) is_guided: bool,
     /// As [`LaneSpec::prompt_len`].
@@ -56,9 +56,30 @@ impl Lane {
         self.guide = way.guide;
     }
 
+    /// The guide, if it is to compute a mask while the step runs: where one is surely needed, or likely.
+    pub(super) fn send_guide(&mut self) -> Option<Box<Guide>> {
+        let greedy = self.recipe.is_greedy();
+        match self.guide.take() {
+            Some(Soon::Here(guide)) if !greedy || guide.strays() => Some(guide),
+            other => {
+                self.guide = other;
+                None
+            }
+        }
+    }
+
+    /// What a lane with a grammar draws with. Waits for a guide that is being made.
+    pub(super) fn hand(&mut self) -> Result<Hand<'_>, String> {
+        let Lane { recipe, history, guide, prompt_len, .. } = self;
+        let generated = history.tokens().get(*prompt_len as usize..).unwrap_or_default();
+        let soon = guide.as_mut().ok_or("the lane's place in its grammar was lost")?;
+        let guide = soon.wait(|guide| guide.follow(generated, &[]))?;
+        Ok(Hand { recipe, history, guide })
+    }
+
     /// Tells the guide what is generated already, and what of the run at hand is.
     pub(super) fn follow(&mut self, run: &[Token]) {
-        if let Some(guide) = &mut self.guide {
+        if let Some(guide) = self.guide.as_mut().and_then(Soon::by_now) {
             let (held, prompt) = (self.history.tokens(), self.prompt_len as usize);
             // A run may begin in the prompt and end behind it, when a lane is built again.
             let generated = run.get(prompt.saturating_sub(held.len())..).unwrap_or_default();
@@ -67,10 +88,17 @@ impl Lane {
     }
 }
 
-/// How a lane draws.
+/// What a lane with a grammar draws with.
+pub(super) struct Hand<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) history: &'a History,
+    pub(super) guide: &'a mut Guide,
+}
+
+/// How a lane is to draw.
 struct Way {
     recipe: Recipe,
-    guide: Option<Box<Guide>>,
+    guide: Option<Soon>,
 }
 
 /// A copy of a lane: the runtime's envelope, and the tokens it stands for.
@@ -88,7 +116,7 @@ pub(super) struct Lanes {
     stash_bytes: u64,
     vocab: u32,
     history_room: usize,
-    grammars: Option<Grammars>,
+    grammars: Option<Compiler>,
 }
 
 impl Lanes {
@@ -107,13 +135,13 @@ impl Lanes {
 
     /// Grammars work from now on.
     pub(super) fn teach(&mut self, vocabulary: Arc<Vocabulary>) {
-        self.grammars = Some(Grammars::new(vocabulary));
+        self.grammars = Some(Compiler::new(vocabulary));
     }
 
     /// Gives a guide back to its lane.
     pub(super) fn give_back(&mut self, place: usize, guide: Box<Guide>) {
         if let Some(lane) = self.places.get_mut(place) {
-            lane.guide = Some(guide);
+            lane.guide = Some(Soon::Here(guide));
         }
     }
 
@@ -172,8 +200,7 @@ impl Lanes {
         let guide = match (&spec.sampler.grammar, &self.grammars) {
             (None, _) => None,
             (Some(grammar), Some(grammars)) => {
-                let guide = grammars.guide(grammar).map_err(|e| fault(SFR_E_ARG, e.to_string()))?;
-                Some(Box::new(guide))
+                Some(grammars.guide(grammar).map_err(|e| fault(SFR_E_ARG, e.to_string()))?)
             }
             (Some(_), None) => {
                 let message = "a grammar needs the model's vocabulary, which this engine was not told";

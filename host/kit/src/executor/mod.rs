@@ -3,24 +3,24 @@
 //!
 //! What concerns one lane becomes that lane's fault; only what costs the model or more is an error of the step.
 
+mod draw;
 mod lanes;
 
 use std::sync::Arc;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_STATE, SFR_OK, SfrLaneOut, SfrStats};
-use sf_core::{
-    Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Sampled, StepOut, StepPlan, Token, Vocabulary,
-};
+use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, StepOut, StepPlan, Token, Vocabulary};
 
 use crate::control::ControlPage;
 use crate::error::{KitError, code_name};
-use crate::grammar::{MaskCost, Masks};
+use crate::grammar::{Masks, Soon};
 use crate::history::History;
 use crate::model::Model;
 use crate::rooms::Rooms;
 use crate::sampler::Sampler;
 use crate::step::{StepBuffer, StepView};
-use lanes::{Lane, Lanes};
+use draw::Drawing;
+use lanes::Lanes;
 
 /// A lane that takes part in the step at hand.
 #[derive(Debug)]
@@ -261,9 +261,9 @@ impl Executor {
         }
         for fed in self.feeds.iter().filter(|fed| fed.sample && fed.place.is_ok()) {
             if let Ok((lane, _)) = self.lanes.get(fed.lane)
-                && let Some(guide) = lane.guide.take()
+                && let Some(guide) = lane.send_guide()
             {
-                lane.guide = self.masks.send(fed.lane.0 as usize, guide);
+                lane.guide = self.masks.send(fed.lane.0 as usize, guide).map(Soon::Here);
             }
         }
         match self.model.step_begin(&mut self.step) {
@@ -277,15 +277,15 @@ impl Executor {
         let mut failed = None;
         if self.feeds.iter().any(|fed| fed.place.is_ok()) {
             let ended = self.model.step_end(&mut self.step);
-            let MaskCost { took_ns, waited_ns } =
-                self.masks.collect(|place, guide| self.lanes.give_back(place, guide));
-            (out.mask_ns, out.mask_wait_ns) = (took_ns, waited_ns);
+            let masks = self.masks.collect(|place, guide| self.lanes.give_back(place, guide));
             match ended {
                 Ok(view) => {
                     out.device_ns = view.device_ns();
-                    let mut desk =
-                        Desk { lanes: &mut self.lanes, sampler: &mut self.sampler, rooms: &mut self.rooms };
+                    let drawing = Drawing { sampler: &mut self.sampler, rooms: &mut self.rooms, masks };
+                    let mut desk = Desk { lanes: &mut self.lanes, drawing };
                     out.lanes.extend(self.feeds.iter_mut().map(|fed| desk.settle(&view, fed)));
+                    (out.mask_ns, out.mask_wait_ns) =
+                        (desk.drawing.masks.took_ns, desk.drawing.masks.waited_ns);
                     self.feeds.retain(|fed| fed.next.is_some());
                     return Ok(());
                 }
@@ -315,11 +315,10 @@ impl Executor {
     }
 }
 
-/// What turns an answer into results: the lanes, the sampler and the memory for its lists.
+/// What turns an answer into results.
 struct Desk<'a> {
     lanes: &'a mut Lanes,
-    sampler: &'a mut Sampler,
-    rooms: &'a mut Rooms,
+    drawing: Drawing<'a>,
 }
 
 impl Desk<'_> {
@@ -338,7 +337,11 @@ impl Desk<'_> {
         let result = if told.status != SFR_OK {
             Err(lane_fault(&told))
         } else if fed.sample && whole {
-            draw(self.sampler, self.rooms, (view, at), lane).map(Some)
+            match view.rows(at).last() {
+                Some(row) => self.drawing.draw(view.logits(row), lane).map(Some),
+                // The view was checked to hold every wanted row of a whole run.
+                None => Err(fault(SFR_E_INTERNAL, "the step brought no logits".to_owned())),
+            }
         } else {
             Ok(None)
         };
@@ -351,29 +354,6 @@ impl Desk<'_> {
         }
         LaneOut { lane: id, consumed: told.consumed, result }
     }
-}
-
-/// Draws the token that follows the run of the `at`-th feed.
-fn draw(
-    sampler: &mut Sampler,
-    rooms: &mut Rooms,
-    (view, at): (&StepView<'_>, usize),
-    lane: &Lane,
-) -> Result<Sampled, LaneFault> {
-    let Some(row) = view.rows(at).last() else {
-        // The view was checked to hold every wanted row of a whole run.
-        return Err(fault(SFR_E_INTERNAL, "the step brought no logits".to_owned()));
-    };
-    let mask = match &lane.guide {
-        _ if !lane.is_guided => None,
-        Some(guide) => Some(guide.mask().map_err(|why| fault(SFR_E_INTERNAL, why.to_owned()))?),
-        None => return Err(fault(SFR_E_INTERNAL, "the lane's place in its grammar was lost".to_owned())),
-    };
-    let wants_room = lane.recipe.spec().logprobs.is_some_and(|count| count > 0);
-    let room = if wants_room { rooms.take() } else { Vec::new() };
-    sampler
-        .sample_allowed(view.logits(row), mask, (&lane.recipe, &lane.history), room)
-        .map_err(|e| fault(SFR_E_INTERNAL, e.to_string()))
 }
 
 /// The lane's fault that an error amounts to, unless it costs the model or more.

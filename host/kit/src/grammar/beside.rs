@@ -54,12 +54,12 @@ impl Masks {
         while self.away > 0 {
             self.away -= 1;
             // A guide lost with its thread leaves its lane without a mask, which fails that lane's draw.
-            let Some((place, guide)) = self.thread.as_ref().and_then(|(_, from)| from.recv().ok()) else {
+            let Some((place, mut guide)) = self.thread.as_ref().and_then(|(_, from)| from.recv().ok()) else {
                 self.thread = None;
                 self.away = 0;
                 break;
             };
-            cost.took_ns += u64::try_from(guide.took().as_nanos()).unwrap_or(u64::MAX);
+            cost.took_ns += u64::try_from(guide.take_time().as_nanos()).unwrap_or(u64::MAX);
             give(place, guide);
         }
         cost.waited_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);

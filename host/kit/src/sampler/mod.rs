@@ -97,7 +97,7 @@ impl Sampler {
         let spec = recipe.spec();
         let row = logits.widen(&mut self.wide);
         let patches = self.patches.apply(row, recipe, history);
-        let greedy = spec.temperature == 0.0;
+        let greedy = recipe.is_greedy();
         let changed = match mask {
             None if greedy || patches.is_empty() => None,
             None => {

@@ -93,6 +93,11 @@ impl Recipe {
         &self.bias
     }
 
+    /// Whether the likeliest token is always the one.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.spec.temperature == 0.0
+    }
+
     /// Whether occurrences of generated tokens matter.
     pub fn counts_generated(&self) -> bool {
         self.spec.presence_penalty != 0.0 || self.spec.frequency_penalty != 0.0

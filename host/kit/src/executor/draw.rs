@@ -1,0 +1,68 @@
+//! Draws a lane's next token, within its grammar where it has one.
+
+use std::time::{Duration, Instant};
+
+use sf_abi::SFR_E_INTERNAL;
+use sf_core::{LaneFault, Sampled, Token};
+
+use super::fault;
+use super::lanes::{Hand, Lane};
+use crate::grammar::{Guide, MaskCost};
+use crate::rooms::Rooms;
+use crate::sampler::{Logits, Sampler};
+
+/// The sampler, the memory for its lists, and what grammars have cost in this step.
+pub(super) struct Drawing<'a> {
+    pub(super) sampler: &'a mut Sampler,
+    pub(super) rooms: &'a mut Rooms,
+    pub(super) masks: MaskCost,
+}
+
+impl Drawing<'_> {
+    /// Draws what follows all that the lane was fed.
+    pub(super) fn draw(&mut self, logits: Logits<'_>, lane: &mut Lane) -> Result<Sampled, LaneFault> {
+        let wants_room = lane.recipe.spec().logprobs.is_some_and(|count| count > 0);
+        let room = if wants_room { self.rooms.take() } else { Vec::new() };
+        let drawn = if lane.is_guided {
+            self.guided(logits, lane, room)
+        } else {
+            self.sampler.sample(logits, &lane.recipe, &lane.history, room).map_err(|error| error.to_string())
+        };
+        drawn.map_err(|why| fault(SFR_E_INTERNAL, why))
+    }
+
+    fn guided(
+        &mut self,
+        logits: Logits<'_>,
+        lane: &mut Lane,
+        mut room: Vec<(Token, f32)>,
+    ) -> Result<Sampled, String> {
+        let begun = Instant::now();
+        let Hand { recipe, history, guide } = lane.hand()?;
+        let waited = begun.elapsed();
+        if recipe.is_greedy() {
+            // The likeliest of all tokens is the likeliest of the allowed ones, if it is allowed.
+            let free =
+                self.sampler.sample(logits, recipe, history, room).map_err(|error| error.to_string())?;
+            let allowed = guide.allows(free.token);
+            guide.note(!allowed);
+            if allowed {
+                self.spent(guide, waited);
+                return Ok(free);
+            }
+            room = free.top;
+        }
+        guide.compute();
+        self.spent(guide, waited);
+        let drawn = self.sampler.sample_allowed(logits, Some(guide.mask()?), (recipe, history), room);
+        drawn.map_err(|error| error.to_string())
+    }
+
+    /// Counts what a guide was busy with while nothing else went on.
+    fn spent(&mut self, guide: &mut Guide, waited: Duration) {
+        let took = guide.take_time();
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.masks.took_ns += ns(took);
+        self.masks.waited_ns += ns(took + waited);
+    }
+}
