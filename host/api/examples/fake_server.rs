@@ -6,8 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sf_api::{ApiKey, ApiSettings, serve};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning};
-use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TokenInfo, Turn, TurnEvent};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning};
+use sf_core::{
+    Chat, Content, Fault, FaultKind, FinishReason, Input, Rendering, Token, TokenInfo, Turn, TurnEvent,
+};
 
 const WORDS: [&str; 8] = [" the", " quick", " brown", " fox", " jumps", " over", " naïve", " dogs"];
 
@@ -77,11 +79,25 @@ impl Inference for Babble {
         let text = match input {
             Input::Text(text) => text.clone(),
             Input::Chat(chat) => {
-                chat.messages.iter().flat_map(|message| message.content.as_deref()).collect()
+                chat.messages.iter().flat_map(|message| &message.content).map(Content::text).collect()
             }
             Input::Tokens(tokens) => return Ok(tokens.clone()),
         };
         Ok(text.chars().map(|c| Token(c.into())).collect())
+    }
+
+    fn render(&self, model: Option<&str>, chat: &Chat) -> Result<Rendered, Fault> {
+        let tokens = self.tokenize(model, &Input::Chat(chat.clone()))?;
+        let text = self.detokenize(model, &tokens)?;
+        // It has no template, and so no borders.
+        let messages = vec![None; chat.messages.len()];
+        Ok(Rendered {
+            model: "org/babble".to_owned(),
+            rendering: Rendering { text, tokens, messages, generation_prompt: None },
+            end_tokens: Vec::new(),
+            wire: None,
+            warnings: Vec::new(),
+        })
     }
 
     fn detokenize(&self, _: Option<&str>, tokens: &[Token]) -> Result<String, Fault> {

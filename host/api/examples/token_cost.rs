@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 use sf_api::{ApiSettings, serve};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, Tuning};
-use sf_core::{Fault, Input, Token, Turn, TurnEvent};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, Rendered, Tuning};
+use sf_core::{Chat, Fault, FaultKind, Input, Token, Turn, TurnEvent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Name, time between ticks, tokens per stream and tick.
@@ -118,6 +118,14 @@ impl Inference for Counting {
 
     fn tokenize(&self, _: Option<&str>, _: &Input) -> Result<Vec<Token>, Fault> {
         Ok(Vec::new())
+    }
+
+    fn render(&self, _: Option<&str>, _: &Chat) -> Result<Rendered, Fault> {
+        Err(Fault::new(
+            FaultKind::Unsupported,
+            "not_in_this_build",
+            "a model that only counts has no template",
+        ))
     }
 
     fn detokenize(&self, _: Option<&str>, _: &[Token]) -> Result<String, Fault> {

@@ -30,6 +30,14 @@
 //! which with the key tells parties apart that share a class fairly. `usage.prompt_tokens_details.cached_tokens` counts
 //! tokens of the prompt whose KV was there already, once per prompt: with `n` > 1 those that no choice had to compute.
 //!
+//! # What the model is given
+//!
+//! `POST /v1/chat/completions/render` takes the body of a chat, refuses what a chat refuses, runs nothing, and answers with the
+//! prompt: `text`, its `tokens` and their `count`, for each message where it stands, as half-open pairs of UTF-8 bytes of the
+//! text and of tokens, and the same of the `generation_prompt`. A message is `null`, and a pair of tokens too, where the template
+//! or the tokenizer does not keep it apart from its neighbours. `add_generation_prompt` (default `true`) and
+//! `continue_final_message` say how the prompt ends. What would not fit into the window is rendered, with a warning.
+//!
 //! `GET` and `PUT /v1/scheduling`: `{"background_every": n}`, 1 to 1024: background requests run in every n-th tick while
 //! others have work.
 
@@ -39,6 +47,7 @@ mod fields;
 mod gate;
 mod ids;
 mod refusal;
+mod render;
 mod request;
 mod routes;
 mod serve;

@@ -22,7 +22,7 @@ use crate::request::Order;
 use crate::settings::ApiSettings;
 use crate::terms::Terms;
 use crate::warnings;
-use crate::{body, gate, request};
+use crate::{body, gate, render, request};
 
 /// Who can reach the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ pub fn router(inference: Arc<dyn Inference>, settings: ApiSettings, exposure: Ex
         .route("/v1/models", get(models))
         .route("/v1/models/{*id}", get(model).post(model_action))
         .route("/v1/chat/completions", post(chat))
+        .route("/v1/chat/completions/render", post(render::render))
         .route("/v1/completions", post(text))
         .route("/v1/tokenize", post(tokenize))
         .route("/v1/detokenize", post(detokenize))
@@ -284,7 +285,7 @@ fn path_of(http: &Request) -> &str {
 }
 
 /// Refuses a request whose body was not looked at.
-fn refuse_unread(http: Request, fault: Fault) -> Refusal {
+pub(crate) fn refuse_unread(http: Request, fault: Fault) -> Refusal {
     body::discard(http.into_body());
     Refusal(fault)
 }

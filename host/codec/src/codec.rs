@@ -9,6 +9,8 @@ use sf_artifact::{Artifact, ArtifactError, Gguf};
 use sf_core::{Chat, Token, Vocabulary};
 
 use crate::error::CodecError;
+use crate::given::Given;
+use crate::guard::Prompt;
 use crate::markers::Trust;
 use crate::model::Model;
 use crate::template::{CHATML, Template};
@@ -190,18 +192,16 @@ impl Codec {
         Some(if open { Parser::in_reasoning(wire, tools) } else { Parser::new(wire, tools) })
     }
 
-    /// The prompt that asks for the assistant's next message.
+    /// The prompt that asks for the assistant's next message, or ends as the chat says.
     ///
     /// A control token is made only from the template's own text, never from what a client gave, whatever it says.
     ///
     /// # Errors
-    /// [`CodecError::NoChat`], [`CodecError::NoTools`], the template's own refusal or failure, or more text than [`TEXT_BYTES_MAX`].
+    /// [`CodecError::NoChat`], [`CodecError::NoTools`], [`CodecError::NoImages`], [`CodecError::NotContinued`], the template's
+    /// own refusal or failure, or more text than [`TEXT_BYTES_MAX`].
     pub fn render(&self, chat: &Chat) -> Result<Vec<Token>, CodecError> {
-        let prompt = self.template.as_ref().ok_or(CodecError::NoChat)?.render(chat)?;
-        let mut tokens = self.tokens(&prompt.text, Trust::Except(&prompt.cuts))?;
-        if let Some(bos) = self.bos_to_add().filter(|bos| tokens.first() != Some(bos)) {
-            tokens.insert(0, bos);
-        }
+        let mut tokens = self.encode_prompt(&self.given(chat)?.whole()?.prompt)?;
+        tokens.splice(0..0, self.missing_bos(&tokens));
         Ok(tokens)
     }
 
@@ -210,7 +210,22 @@ impl Codec {
     /// # Errors
     /// As [`Codec::render`].
     pub fn render_text(&self, chat: &Chat) -> Result<String, CodecError> {
-        Ok(self.template.as_ref().ok_or(CodecError::NoChat)?.render(chat)?.text)
+        Ok(self.given(chat)?.whole()?.prompt.text)
+    }
+
+    /// The chat as its template's values.
+    pub(crate) fn given<'a>(&'a self, chat: &'a Chat) -> Result<Given<'a>, CodecError> {
+        self.template.as_ref().ok_or(CodecError::NoChat)?.given(chat)
+    }
+
+    /// Tokens of a rendered text, without the BOS that the template may have left out.
+    pub(crate) fn encode_prompt(&self, prompt: &Prompt) -> Result<Vec<Token>, CodecError> {
+        self.tokens(&prompt.text, Trust::Except(&prompt.cuts))
+    }
+
+    /// The BOS that belongs in front of these tokens of a prompt and is not there.
+    pub(crate) fn missing_bos(&self, tokens: &[Token]) -> Option<Token> {
+        self.bos_to_add().filter(|bos| tokens.first() != Some(bos))
     }
 
     /// Whether the chat template reads a variable of this name, e.g. `tools`.

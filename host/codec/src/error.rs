@@ -95,6 +95,14 @@ pub enum CodecError {
     /// Tools were given to a chat template that never looks at them.
     #[error("the model's chat template shows no tools to the model (codec.no_tools)")]
     NoTools,
+    /// A message has an image, and the chat template has no place for one.
+    #[error("the model's chat template has no place for images (codec.no_images)")]
+    NoImages,
+    /// The last message cannot be gone on with.
+    #[error(
+        "the model's chat template does not write the last message as it is, or it has no text (codec.not_continued)"
+    )]
+    NotContinued,
     /// The model cannot chat.
     #[error("this model has no chat template, it only continues text (codec.no_chat)")]
     NoChat,
@@ -128,6 +136,8 @@ impl CodecError {
             CodecError::Render { .. } => "codec.render",
             CodecError::Refused(_) => "codec.refused",
             CodecError::NoTools => "codec.no_tools",
+            CodecError::NoImages => "codec.no_images",
+            CodecError::NotContinued => "codec.not_continued",
             CodecError::NoChat => "codec.no_chat",
             CodecError::TooLong { .. } => "codec.too_long",
             CodecError::NoSentinel => "codec.no_sentinel",
@@ -151,6 +161,8 @@ impl CodecError {
             CodecError::NoTools => {
                 "leave the tools out, or pass a template that reads `tools` with --chat-template FILE"
             }
+            CodecError::NoImages => "send text only, or use a model whose template takes images",
+            CodecError::NotContinued => "end with a message of text, or leave out `continue_final_message`",
             CodecError::NoChat => "use /v1/completions, or pass a template with --chat-template FILE",
             CodecError::TooLong { .. } => "send less text",
             CodecError::NoSentinel => "leave out private-use characters",
@@ -163,8 +175,11 @@ impl From<CodecError> for Fault {
     /// What a request gets that the codec cannot serve: the same words, the code without its `codec.`.
     fn from(error: CodecError) -> Fault {
         let kind = match error {
-            CodecError::Refused(_) | CodecError::Render { .. } | CodecError::NoSentinel => FaultKind::Invalid,
-            CodecError::NoChat | CodecError::NoTools => FaultKind::Unsupported,
+            CodecError::Refused(_)
+            | CodecError::Render { .. }
+            | CodecError::NoSentinel
+            | CodecError::NotContinued => FaultKind::Invalid,
+            CodecError::NoChat | CodecError::NoTools | CodecError::NoImages => FaultKind::Unsupported,
             CodecError::TooLong { .. } => FaultKind::TooLarge,
             _ => FaultKind::Internal,
         };

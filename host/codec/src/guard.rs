@@ -10,15 +10,15 @@
 //! Wrapping each message in markers instead would hide its edges from `trim` and `startswith`.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use sf_core::Chat;
 
-use crate::error::CodecError;
 use crate::source::Source;
 use crate::vocab::Vocab;
 
-/// Texts that a template writes without spelling them: roles, words and digits of values that are not the client's.
-const GIVEN: &str = "system user assistant tool function true false none 0 1 2 3 4 5 6 7 8 9";
+/// Texts that a template writes without spelling them: roles, kinds, words and digits of values that are not the client's.
+const GIVEN: &str = "system user assistant tool function text image true false none 0 1 2 3 4 5 6 7 8 9";
 
 /// Longest control token whose parts are looked at one by one; real ones have a few dozen bytes.
 const CONTROL_BYTES_MAX: usize = 256;
@@ -35,7 +35,7 @@ pub(crate) struct Guard {
 }
 
 /// A rendered prompt.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prompt {
     /// Without sentinels.
     pub text: String,
@@ -78,12 +78,12 @@ impl Guard {
         Guard { starts, wanted, taken: taken.collect() }
     }
 
-    /// A private-use character that occurs neither here nor there.
-    pub(crate) fn sentinel(&self, chat: &Chat) -> Result<char, CodecError> {
+    /// Private-use characters that occur neither here nor there.
+    pub(crate) fn free(&self, chat: &Chat) -> impl Iterator<Item = char> + use<> {
         let mut taken = self.taken.clone();
         chat.for_each_text(&mut |text| taken.extend(text.chars().filter(|&character| is_private(character))));
-        let mut candidates = ('\u{e000}'..='\u{f8ff}').chain('\u{f0000}'..='\u{ffffd}');
-        candidates.find(|candidate| !taken.contains(candidate)).ok_or(CodecError::NoSentinel)
+        let candidates = ('\u{e000}'..='\u{f8ff}').chain('\u{f0000}'..='\u{ffffd}');
+        candidates.filter(move |candidate| !taken.contains(candidate))
     }
 
     /// The text of a message, made safe.
@@ -156,6 +156,23 @@ fn completions(controls: &[String], template: &Source) -> HashSet<String> {
         ends.extend(places.iter().filter(|&&at| at == 0 || supplied(at)).map(|&at| control[at..].to_owned()));
     }
     ends
+}
+
+impl Prompt {
+    /// A part of it, by bytes of the text.
+    pub(crate) fn part(&self, range: Range<usize>) -> Prompt {
+        let from = self.cuts.partition_point(|&cut| (cut as usize) < range.start);
+        let until = self.cuts.partition_point(|&cut| cut as usize <= range.end);
+        let cuts = self.cuts[from..until].iter().map(|cut| cut - range.start as u32).collect();
+        Prompt { text: self.text[range].to_owned(), cuts }
+    }
+
+    /// Whether `other` begins like this, up to what stands right at this one's end.
+    pub(crate) fn starts(&self, other: &Prompt) -> bool {
+        let before_end = |cuts: &[u32]| cuts.partition_point(|&cut| (cut as usize) < self.text.len());
+        other.text.starts_with(&self.text)
+            && self.cuts[..before_end(&self.cuts)] == other.cuts[..before_end(&other.cuts)]
+    }
 }
 
 /// Takes the sentinels out of a rendered prompt.

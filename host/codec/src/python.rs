@@ -10,7 +10,8 @@
 //!
 //! Left as they are: what Python refuses and minijinja takes (a loop over `none`, `tojson` of a lazy result, `unique` of dicts);
 //! `|safe`, which makes Python's `+` escape HTML; `%` behind anything but a string literal, and `%r`; `dict.method` without a
-//! call, which is the method in Python and the item here; `varargs` and `kwargs` in macros; slices of a client's text by
+//! call, which is the method in Python and the item here; `set` of a namespace's name that begins with an underscore, which
+//! transformers refuses, and `dict.fromkeys`; `varargs` and `kwargs` in macros; slices of a client's text by
 //! position, which count the guard's characters; times, which are in UTC.
 
 #![expect(clippy::needless_pass_by_value, reason = "minijinja hands arguments over by value")]
@@ -25,7 +26,8 @@ use minijinja::formatting::{FormatStyle, format};
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter};
 
-use self::methods::{capitalized, is_space, strip};
+pub(crate) use self::methods::is_space;
+use self::methods::{capitalized, strip};
 use self::strftime::strftime;
 pub(crate) use self::values::value_of;
 use crate::source::PERCENT;
@@ -77,8 +79,21 @@ pub(crate) fn install(environment: &mut Environment<'static>) {
     environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
     environment.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
     environment.add_function("joiner", minijinja_contrib::globals::joiner);
+    environment.add_function("namespace", namespace);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
+}
+
+/// `namespace(**values)`; as in transformers, no name in it begins with an underscore.
+fn namespace(given: Option<ValueOrKwargs>) -> Result<Value, Error> {
+    let names = given.as_ref().and_then(|given| given.try_iter().ok()).into_iter().flatten();
+    for name in names {
+        if name.as_str().is_some_and(|name| name.starts_with('_')) {
+            let message = format!("a namespace has no names that begin with an underscore, such as {name}");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    }
+    minijinja::functions::namespace(given)
 }
 
 fn raise_exception(state: &State<'_, '_>, words: &Value) -> Result<Value, Error> {

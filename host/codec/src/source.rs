@@ -7,6 +7,8 @@
 
 use std::collections::HashSet;
 
+use crate::parts::Parts;
+
 /// The filter that stands for Python's `%` behind a string literal.
 pub(crate) const PERCENT: &str = "_percent";
 
@@ -23,11 +25,13 @@ pub(crate) struct Source {
     pub names: HashSet<String>,
     /// The names behind a dot.
     pub attributes: HashSet<String>,
+    /// How it reads what a message says.
+    pub parts: Parts,
 }
 
 /// A token of a tag, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Literal(String),
     Name,
     Attribute,
@@ -36,11 +40,11 @@ enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Token {
-    kind: Kind,
+pub(crate) struct Token {
+    pub kind: Kind,
     /// Byte positions.
-    start: usize,
-    end: usize,
+    pub start: usize,
+    pub end: usize,
 }
 
 impl Source {
@@ -94,6 +98,7 @@ impl Source {
 
     /// Takes over a tag, rewritten where needed.
     fn tag(&mut self, tag: &str, tokens: &[Token]) {
+        self.parts.see(tag, tokens);
         for token in tokens {
             let text = &tag[token.start..token.end];
             match &token.kind {

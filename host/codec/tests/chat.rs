@@ -7,7 +7,7 @@ mod tiny;
 use proptest::prelude::*;
 use sf_artifact::open;
 use sf_codec::{Codec, CodecError, CodecOptions, Dialect};
-use sf_core::{Fault, FaultKind, Message, Role, Token};
+use sf_core::{Chat, Content, Ending, Fault, FaultKind, Message, Part, Role, Token};
 use support::{GEMMA3, SMOLLM2, real_model};
 use tiny::{CONTROLS, bpe_header, chat, control_count, message, spm_header};
 
@@ -283,6 +283,104 @@ proptest! {
         let found = count(&attack(&first.concat(), &second.concat(), &name.concat()));
         prop_assert_eq!(found, count(&attack("hello", "world", "ann")));
     }
+}
+
+/// Templates that read parts, each in another way.
+const PART_TEMPLATES: &[&str] = &[
+    "{% for m in messages %}<s>{% for p in m.content %}{{ p.text if p.type == 'text' else '[INST]' }}{% endfor %}</s>{% endfor %}",
+    "{% for m in messages %}{% for p in m.content %}{{ p.text | trim }}{% endfor %}<s>{% endfor %}",
+    "{% for m in messages %}{{ m.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join('') }}<s>{% endfor %}",
+    "{% for m in messages %}<{{ m.content[0].text }}{{ m.content | tojson }}{{ m.content }}{% endfor %}",
+    "{% for m in messages %}{% for p in m.content %}<|{{ p.type }}|>{{ p.text }}{% endfor %}{% endfor %}",
+    // These get the parts' text.
+    "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}",
+    "{% for m in messages %}{{ m.content | trim }}<{{ m.content | lower }}{% endfor %}",
+];
+
+fn parts(texts: &[String]) -> Message {
+    let parts = texts.iter().map(|text| Part::Text(text.clone())).collect();
+    Message { content: Some(Content::Parts(parts)), ..message(Role::User, "") }
+}
+
+proptest! {
+    #[test]
+    fn text_that_is_split_over_parts_becomes_no_control_token(
+        template in prop::sample::select(PART_TEMPLATES),
+        control in prop::sample::select(&CONTROLS[..]),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        around in prop::collection::vec("<|/|s|>|\\||im_|end|start|\\[|INST|\\]| |\u{e000}", 2),
+    ) {
+        // A control token and more, cut anywhere into parts.
+        let text = format!("{}{control}{}", around[0], around[1]);
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        places.retain(|&place| text.is_char_boundary(place));
+        places.extend([0, text.len()]);
+        places.sort_unstable();
+        let texts: Vec<String> = places.windows(2).map(|pair| text[pair[0]..pair[1]].to_owned()).collect();
+        let plain = vec!["x".to_owned(); texts.len()];
+        for header in [bpe_header(), spm_header()] {
+            let options = CodecOptions { chat_template: Some(template.to_owned()), ..CodecOptions::default() };
+            let codec = Codec::from_gguf(&header, options).expect("a template that compiles");
+            let count = |texts: &[String]| {
+                let messages = [parts(texts), parts(&["<".to_owned()]), parts(texts)];
+                control_count(&codec, &codec.render(&chat(&messages)).expect("a template that renders"))
+            };
+            prop_assert_eq!(count(&texts), count(&plain), "{}: {:?}", template, texts);
+        }
+    }
+}
+
+#[test]
+fn parts_reach_templates_that_read_them_and_their_text_all_others() {
+    let said =
+        |parts: &[Part]| Message { content: Some(Content::Parts(parts.to_vec())), ..message(Role::User, "") };
+    let text = |text: &str| Part::Text(text.to_owned());
+    let (a, b) = (text("a"), text("b"));
+    let check = |source: &str, parts: &[Part], expect: Result<&str, CodecError>| {
+        let found = with_template(source).render_text(&chat(&[said(parts)]));
+        assert_eq!(found, expect.map(str::to_owned), "{source}");
+    };
+    let list = "{% for p in messages[0].content %}{{ p.type }}={{ p.text }};{% endfor %}";
+    check(list, &[a.clone(), b.clone()], Ok("text=a;text=b;"));
+    check(list, &[], Ok(""));
+    check(list, &[a.clone(), Part::Image], Err(CodecError::NoImages));
+    check("{{ messages[0].content }}", &[a.clone(), b.clone()], Ok("ab"));
+    check("{{ messages[0].content }}", &[a.clone(), Part::Image], Err(CodecError::NoImages));
+    let sees = "{% for p in messages[0].content %}{{ '(i)' if p.type == 'image' else p.text }}{% endfor %}";
+    check(sees, &[a, Part::Image, b, Part::Image], Ok("a(i)b(i)"));
+    // Text in one piece is a part for a template that reads nothing else, and nothing stays nothing.
+    assert_eq!(rendered(sees, &[message(Role::User, "whole")]), "whole");
+    let either = "{% if messages[0].content is string %}s{% endif %}{% for p in messages[0].content %}{{ p.text }}{% endfor %}";
+    assert_eq!(rendered(either, &[message(Role::User, "whole")]), "s");
+    let nothing = Message { content: None, ..message(Role::Assistant, "") };
+    assert_eq!(
+        rendered(
+            "{{ messages[0].content is none }}{% for p in [] %}{{ p.type == 'image' }}{% endfor %}",
+            &[nothing]
+        ),
+        "True"
+    );
+}
+
+#[test]
+fn a_message_is_continued_where_it_ends() {
+    let continued = |source: &str, text: &str| {
+        let chat = Chat { ending: Ending::Continued, ..chat(&[message(Role::Assistant, text)]) };
+        with_template(source).render_text(&chat)
+    };
+    let check = |source: &str, text: &str, expect: Result<&str, CodecError>| {
+        assert_eq!(continued(source, text), expect.map(str::to_owned), "{source} {text:?}");
+    };
+    check("<s>{{ messages[0].content }}</s>\n", "One, ", Ok("<s>One, "));
+    check("<s>{{ messages[0].content | trim }}</s>", " One, ", Ok("<s>One,"));
+    check("{{ messages[0].content }}{{ 'x' if add_generation_prompt }}", "a \u{e000}<", Ok("a \u{e000}<"));
+    check("nothing", "One", Err(CodecError::NotContinued));
+    check("{{ messages[0].content | upper }}", "One", Err(CodecError::NotContinued));
+    check("{{ messages[0].content }}{{ messages[0].content }}", "One", Err(CodecError::NotContinued));
+    check("{{ raise_exception(messages[0].content) }}", "One", Err(CodecError::Refused("One ".to_owned())));
+    let silent = Message { content: None, ..message(Role::Assistant, "") };
+    let chat = Chat { ending: Ending::Continued, ..chat(&[silent]) };
+    assert_eq!(with_template("x").render_text(&chat), Err(CodecError::NotContinued));
 }
 
 #[test]

@@ -248,7 +248,11 @@ fn thoughts_stand_where_the_template_looks_for_them() {
     check("{{ messages[0].reasoning_content }}", "hm", &[]);
     check("{{ messages[0]['reasoning'] }}", "hm", &[]);
     check("{{ messages[0].thinking }}", "hm", &[]);
-    check("{{ messages[0].thinking }}{{ messages[0].reasoning_content }}", "hm", &[]);
+    check(
+        "{{ messages[0].thinking }}{{ messages[0].reasoning_content }}{{ messages[0].reasoning }}",
+        "hmhm",
+        &[],
+    );
     check("{{ thinking }}{{ messages[0].content }}", "x", &["reasoning_content"]);
 }
 

@@ -26,6 +26,6 @@ pub use qos::QosClass;
 pub use sampling::{SamplerSpec, SamplingParams};
 pub use step::{Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, StepOut, StepPlan};
 pub use turn::{
-    AnswerPart, Chat, FinishReason, Input, Message, Role, TokenInfo, Tool, ToolCall, ToolChoice, Turn,
-    TurnEvent,
+    AnswerPart, Chat, Content, Ending, FinishReason, Input, Message, Part, Rendering, Role, Span, TokenInfo,
+    Tool, ToolCall, ToolChoice, Turn, TurnEvent,
 };

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use futures_core::Stream;
 
 use crate::fault::Fault;
-use crate::turn::{Input, Turn, TurnEvent};
+use crate::ids::Token;
+use crate::turn::{Chat, Input, Rendering, Turn, TurnEvent};
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,6 +34,21 @@ pub struct Warning {
     pub param: String,
     /// What becomes of it.
     pub message: String,
+}
+
+/// A chat that was rendered for a client to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// The model whose template it was.
+    pub model: String,
+    /// What it wrote.
+    pub rendering: Rendering,
+    /// Tokens that end an answer, ascending.
+    pub end_tokens: Vec<Token>,
+    /// How the model writes reasoning and calls, where that is known.
+    pub wire: Option<String>,
+    /// What of the chat is not taken as it was given.
+    pub warnings: Vec<Warning>,
 }
 
 /// One model as clients see it.
@@ -71,10 +87,13 @@ pub trait Inference: Send + Sync + 'static {
     fn submit(&self, turn: Turn) -> BoxFuture<'_, Result<Accepted, Fault>>;
 
     /// Renders and tokenizes only.
-    fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<crate::ids::Token>, Fault>;
+    fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault>;
+
+    /// What the model's template makes of a chat, and what of the chat it does not read. Runs nothing.
+    fn render(&self, model: Option<&str>, chat: &Chat) -> Result<Rendered, Fault>;
 
     /// The text of tokens.
-    fn detokenize(&self, model: Option<&str>, tokens: &[crate::ids::Token]) -> Result<String, Fault>;
+    fn detokenize(&self, model: Option<&str>, tokens: &[Token]) -> Result<String, Fault>;
 
     /// All models, in the order they were named.
     fn models(&self) -> Vec<ModelCard>;

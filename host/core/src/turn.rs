@@ -1,5 +1,7 @@
 //! A request for text and what is streamed back, free of any dialect.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::fault::Fault;
@@ -34,13 +36,71 @@ impl Role {
     }
 }
 
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Text in one piece.
+    Text(String),
+    /// Parts in their order; templates of models that see read them one by one.
+    Parts(Vec<Part>),
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// The place of an image. Its pixels are not the template's business.
+    Image,
+}
+
+impl Content {
+    /// The text of all parts, one behind the other with nothing between them.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Content::Text(text) => Cow::Borrowed(text),
+            Content::Parts(_) => Cow::Owned(self.texts().collect()),
+        }
+    }
+
+    /// Whether a part of it is an image.
+    pub fn has_images(&self) -> bool {
+        matches!(self, Content::Parts(parts) if parts.contains(&Part::Image))
+    }
+
+    /// Each text in it.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let (whole, parts) = match self {
+            Content::Text(text) => (Some(text.as_str()), [].as_slice()),
+            Content::Parts(parts) => (None, parts.as_slice()),
+        };
+        let parts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image => None,
+        });
+        whole.into_iter().chain(parts)
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Content {
+        Content::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Content {
+        Content::Text(text)
+    }
+}
+
 /// One message of a chat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// Its text; an assistant that only calls tools has none.
-    pub content: Option<String>,
+    /// What it says; an assistant that only calls tools says nothing.
+    pub content: Option<Content>,
     /// The speaker's name, where the template uses one.
     pub name: Option<String>,
     /// What the assistant thought before it spoke.
@@ -56,7 +116,7 @@ impl Message {
     pub fn new(role: Role, content: impl Into<String>) -> Message {
         Message {
             role,
-            content: Some(content.into()),
+            content: Some(Content::Text(content.into())),
             name: None,
             reasoning: None,
             tool_calls: Vec::new(),
@@ -96,6 +156,20 @@ pub struct Chat {
     pub arguments: Vec<(String, Json)>,
     /// Whether tools must be called.
     pub choice: ToolChoice,
+    /// What stands behind the last message.
+    pub ending: Ending,
+}
+
+/// What a rendered chat ends with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// The generation prompt, where the template has one: the assistant's next message follows.
+    #[default]
+    Prompt,
+    /// Nothing.
+    Closed,
+    /// The last message's text itself: whatever the template writes behind it is cut off, and the model goes on with it.
+    Continued,
 }
 
 /// Which tools an answer calls.
@@ -124,7 +198,8 @@ impl Chat {
     /// Calls `see` with every string of the client's in it.
     pub fn for_each_text<'a>(&'a self, see: &mut dyn FnMut(&'a str)) {
         for message in &self.messages {
-            let texts = [&message.content, &message.name, &message.reasoning, &message.tool_call_id];
+            message.content.iter().flat_map(Content::texts).for_each(&mut *see);
+            let texts = [&message.name, &message.reasoning, &message.tool_call_id];
             texts.into_iter().flatten().for_each(|text| see(text));
             for call in &message.tool_calls {
                 see(&call.id);
@@ -148,6 +223,29 @@ impl Chat {
         self.for_each_text(&mut |text| bytes += text.len());
         bytes
     }
+}
+
+/// A chat as the model's template writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendering {
+    /// The prompt.
+    pub text: String,
+    /// Its tokens, BOS first where the model wants one.
+    pub tokens: Vec<Token>,
+    /// For each message where it stands, `None` where the template does not write messages one behind the other there. The
+    /// first one's span holds what the template writes before it.
+    pub messages: Vec<Option<Span>>,
+    /// Where the generation prompt stands; `None` where there is none, or where it cannot be told from the last message.
+    pub generation_prompt: Option<Span>,
+}
+
+/// A part of a [`Rendering`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Bytes of the text.
+    pub text: Range<usize>,
+    /// Tokens; `None` where a token reaches over the border.
+    pub tokens: Option<Range<usize>>,
 }
 
 /// What the model continues.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sf_codec::CodecError;
 use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOP_TOKENS_MAX, STOPS_MAX};
-use sf_core::ports::Warning;
-use sf_core::{Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
+use sf_core::ports::{Rendered, Warning};
+use sf_core::{Chat, Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
 
 use crate::model::{Model, SamplingDefaults};
+use crate::tools::Tools;
 
 /// Server fallbacks, below request and model: llama.cpp's own defaults, which its users expect.
 const FALLBACK: SamplerFallback = SamplerFallback { temperature: 0.8, top_p: 0.95, top_k: 40, min_p: 0.05 };
@@ -24,11 +25,7 @@ struct SamplerFallback {
 pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> {
     let tokens = match input {
         Input::Chat(chat) => {
-            if !model.codec.has_chat() {
-                let message = format!("{} has no chat template: it is a base model", model.id);
-                return Err(Fault::invalid("no_chat_template", "messages", message)
-                    .hint("use /v1/completions, or serve it with --chat-template FILE or --dialect chatml"));
-            }
+            must_chat(model)?;
             model.codec.render(chat).map_err(unrendered)?
         }
         Input::Text(text) => model
@@ -44,10 +41,46 @@ pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> 
     Ok(tokens)
 }
 
+/// A chat as its template writes it, for the client to look at.
+pub(crate) fn rendering(model: &Model, chat: &Chat) -> Result<Rendered, Fault> {
+    must_chat(model)?;
+    let rendering = model.codec.conversation(chat).map_err(unrendered)?.into_rendering();
+    let mut warnings = Tools::of(model, chat, false)?.warnings;
+    warnings.extend(unread(model, chat));
+    let (count, window) = (rendering.tokens.len(), model.window);
+    if count >= window as usize {
+        let message = format!(
+            "the prompt has {count} tokens, the window of {} holds {window}: a chat is refused",
+            model.id
+        );
+        warnings.push(Warning { param: "messages".to_owned(), message });
+    }
+    let wire = model.codec.wire().map(|wire| wire.name().to_owned());
+    Ok(Rendered { model: model.id.clone(), rendering, end_tokens: model.end_tokens.to_vec(), wire, warnings })
+}
+
+/// What of a chat its template never looks at.
+pub(crate) fn unread(model: &Model, chat: &Chat) -> impl Iterator<Item = Warning> + use<> {
+    let message = "the chat template does not read it";
+    let unread = model.codec.unread(chat).into_iter();
+    unread.map(move |param| Warning { param, message: message.to_owned() })
+}
+
+fn must_chat(model: &Model) -> Result<(), Fault> {
+    if model.codec.has_chat() {
+        return Ok(());
+    }
+    let message = format!("{} has no chat template: it is a base model", model.id);
+    Err(Fault::invalid("no_chat_template", "messages", message)
+        .hint("use /v1/completions, or serve it with --chat-template FILE or --dialect chatml"))
+}
+
 /// What a client is told about a chat that could not be rendered.
 fn unrendered(error: CodecError) -> Fault {
     match error {
         CodecError::NoTools => Fault::from(error).param("tools"),
+        CodecError::NoImages => Fault::from(error).param("messages"),
+        CodecError::NotContinued => Fault::from(error).param("continue_final_message"),
         error => Fault::invalid("template_refused", "messages", error.to_string()),
     }
 }
@@ -243,6 +276,8 @@ mod tests {
             assert!(fault.message.contains(words), "{} lacks {words}", fault.message);
         };
         check(CodecError::NoTools, "no_tools", "tools", "shows no tools");
+        check(CodecError::NoImages, "no_images", "messages", "no place for images");
+        check(CodecError::NotContinued, "not_continued", "continue_final_message", "the last message");
         check(CodecError::Refused("Alternate!".to_owned()), "template_refused", "messages", "Alternate!");
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning, Warning};
-use sf_core::{Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning};
+use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
 use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
 use tokio::sync::watch;
@@ -124,11 +124,7 @@ impl Service {
         }
         let mut warnings = std::mem::take(&mut tools.warnings);
         if let Input::Chat(chat) = &turn.input {
-            let unread = model.codec.unread(chat).into_iter();
-            warnings.extend(
-                unread
-                    .map(|param| Warning { param, message: "the chat template does not read it".to_owned() }),
-            );
+            warnings.extend(resolve::unread(model, chat));
         }
         let prompt_tokens = prompt.len() as u32;
         warnings.extend(resolve::clamped(model, &turn, prompt_tokens));
@@ -245,6 +241,10 @@ impl Inference for Service {
 
     fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault> {
         resolve::prompt(self.model(model)?, input)
+    }
+
+    fn render(&self, model: Option<&str>, chat: &Chat) -> Result<Rendered, Fault> {
+        resolve::rendering(self.model(model)?, chat)
     }
 
     fn detokenize(&self, model: Option<&str>, tokens: &[Token]) -> Result<String, Fault> {

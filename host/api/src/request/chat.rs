@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use sf_core::limits::{MESSAGES_MAX, TOP_LOGPROBS_MAX};
-use sf_core::{Chat, Fault, FaultKind, Input, Message, Role};
+use sf_core::{Chat, Content, Ending, Fault, FaultKind, Input, Message, Part, Role};
 
 use super::format::form;
 use super::sampling::{choices, same, sampling, stop, stop_tokens};
@@ -72,7 +72,7 @@ pub(super) fn conversation(fields: &mut Fields) -> Result<Chat, Fault> {
     let messages = messages_of(messages, &fields.path("messages"))?;
     let choice = choice(fields)?;
     let (tools, choice) = tools(fields, choice)?;
-    Ok(Chat { messages, tools, arguments: variables(fields)?, choice })
+    Ok(Chat { messages, tools, arguments: variables(fields)?, choice, ending: Ending::Prompt })
 }
 
 fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Fault> {
@@ -108,7 +108,7 @@ fn message(value: Value, path: String, budget: &Budget) -> Result<Message, Fault
         None if role != Role::Assistant => return Err(fields.missing("content")),
         // A turn that only called tools or thought has no text; one that did nothing said nothing.
         None if !tool_calls.is_empty() || reasoning.is_some() => None,
-        None => Some(String::new()),
+        None => Some(Content::Text(String::new())),
     };
     Ok(Message { role, content, name, reasoning, tool_calls, tool_call_id })
 }
@@ -123,28 +123,57 @@ fn role(word: &str, path: &str) -> Result<Role, Fault> {
     }
 }
 
-/// A string as it is; text parts one after another, nothing between them.
-fn content_of(value: Value, path: &str) -> Result<String, Fault> {
+/// A string or parts, as they are.
+fn content_of(value: Value, path: &str) -> Result<Content, Fault> {
     let parts = match value {
-        Value::String(text) => return Ok(text),
+        Value::String(text) => return Ok(Content::Text(text)),
         Value::Array(parts) => parts,
         other => return Err(wrong_type(path, "a string or an array of parts", &other)),
     };
-    let mut content = String::new();
-    for (at, part) in parts.into_iter().enumerate() {
-        let mut part = Fields::nested(part, format!("{path}[{at}]"))?;
-        let kind_path = part.path("type");
-        let kind = string(part.require("type")?, &kind_path)?;
-        match kind.as_str() {
-            "text" => content.push_str(&string(part.require("text")?, &part.path("text"))?),
-            "image_url" | "input_image" | "input_audio" | "audio_url" | "video_url" | "file" => {
-                let message = format!("`{kind_path}` is \"{kind}\"; this build takes text only");
-                return Err(Fault::new(FaultKind::Unsupported, "unsupported_input", message).param(kind_path));
-            }
-            _ => return Err(unknown_word(&kind_path, &kind, "text")),
+    let parts = parts.into_iter().enumerate();
+    parts
+        .map(|(at, part)| part_of(part, format!("{path}[{at}]")))
+        .collect::<Result<_, _>>()
+        .map(Content::Parts)
+}
+
+fn part_of(value: Value, path: String) -> Result<Part, Fault> {
+    let mut part = Fields::nested(value, path.clone())?;
+    let kind_path = part.path("type");
+    let kind = string(part.require("type")?, &kind_path)?;
+    let what = match kind.as_str() {
+        "text" => return string(part.require("text")?, &part.path("text")).map(Part::Text),
+        "image_url" | "input_image" => {
+            image(&mut part)?;
+            "an image"
         }
+        "input_audio" | "audio_url" => "audio",
+        "video_url" => "a video",
+        "file" => "a file",
+        _ => return Err(unknown_word(&kind_path, &kind, "text or image_url")),
+    };
+    let message = format!("`{path}` is {what}, and no runtime here takes anything but text");
+    let fault = Fault::new(FaultKind::Unsupported, "unsupported_input", message).param(path);
+    Err(fault.hint("send its text, or leave the part out"))
+}
+
+/// Refuses an image that is nowhere taken: nothing is fetched, and no file is read, for whoever names one.
+fn image(part: &mut Fields) -> Result<(), Fault> {
+    let place = part.path("image_url");
+    let (url, path) = match part.require("image_url")? {
+        Value::String(url) => (url, place),
+        image => {
+            let mut image = Fields::nested(image, place)?;
+            let path = image.path("url");
+            (string(image.require("url")?, &path)?, path)
+        }
+    };
+    if url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
+        return Ok(());
     }
-    Ok(content)
+    let message = format!("`{path}` is no `data:` URL; this server fetches nothing");
+    Err(Fault::invalid("invalid_value", path, message)
+        .hint("put the image into the request: data:image/png;base64,..."))
 }
 
 #[cfg(test)]
@@ -152,7 +181,7 @@ mod tests {
     use super::chat;
     use crate::request::Delivery;
     use serde_json::{Value, json};
-    use sf_core::{Input, Json, Message, Role};
+    use sf_core::{Content, Input, Json, Message, Part, Role};
 
     fn messages(value: &Value) -> Vec<Message> {
         let order = chat(json!({"messages": value})).unwrap();
@@ -169,11 +198,12 @@ mod tests {
             {"role": "assistant", "content": null, "reasoning": "hm"},
             {"role": "tool", "content": "4", "tool_call_id": "x"},
         ]));
+        let parts = ["a", "b"].map(|text| Part::Text(text.to_owned()));
         assert_eq!(
             got,
             [
                 Message::new(Role::System, "be brief"),
-                Message::new(Role::User, "ab"),
+                Message { content: Some(Content::Parts(parts.to_vec())), ..Message::new(Role::User, "") },
                 Message::new(Role::Assistant, ""),
                 Message {
                     content: None,
@@ -186,11 +216,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_text_is_refused_by_its_place() {
+        let check = |part: Value, (code, param): (&str, &str), words: &str| {
+            let text = json!({"type": "text", "text": "x"});
+            let body = json!({"messages": [
+                {"role": "user", "content": "x"}, {"role": "user", "content": [text, part]},
+            ]});
+            let fault = chat(body).unwrap_err();
+            let place = format!("messages[1].content[1]{param}");
+            assert_eq!((fault.code, fault.param), (code, Some(place)), "{}", fault.message);
+            assert!(fault.message.contains(words), "{}", fault.message);
+        };
+        let here = ("unsupported_input", "");
+        check(
+            json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}),
+            here,
+            "is an image",
+        );
+        check(
+            json!({"type": "input_image", "image_url": "DATA:image/png;base64,AA"}),
+            here,
+            "no runtime here",
+        );
+        check(json!({"type": "input_audio", "input_audio": {}}), here, "is audio");
+        check(json!({"type": "file", "file": {}}), here, "is a file");
+        let url = ("invalid_value", ".image_url.url");
+        check(
+            json!({"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}),
+            url,
+            "fetches nothing",
+        );
+        check(json!({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), url, "`data:` URL");
+        check(
+            json!({"type": "input_image", "image_url": "é"}),
+            ("invalid_value", ".image_url"),
+            "`data:` URL",
+        );
+        check(json!({"type": "image_url"}), ("missing_required_parameter", ".image_url"), "is missing");
+        check(
+            json!({"type": "image_url", "image_url": {}}),
+            ("missing_required_parameter", ".image_url.url"),
+            "",
+        );
+        check(json!({"type": "text"}), ("missing_required_parameter", ".text"), "");
+        check(json!({"type": "picture"}), ("invalid_value", ".type"), "image_url");
+    }
+
+    #[test]
     fn an_assistant_that_calls_tools_needs_no_text_and_nobody_else_calls_any() {
         let call =
             json!({"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}});
         let got = messages(&json!([{"role": "assistant", "tool_calls": [call, call]}]));
-        assert_eq!((got[0].content.as_deref(), got[0].tool_calls.len()), (None, 2));
+        assert_eq!((got[0].content.as_ref(), got[0].tool_calls.len()), (None, 2));
         assert_eq!(got[0].tool_calls[0].arguments, Json::Object(vec![("a".to_owned(), Json::Integer(1))]));
         let body = json!({"messages": [{"role": "user", "content": "x", "tool_calls": [call]}]});
         assert_eq!(chat(body).unwrap_err().param.as_deref(), Some("messages[0].tool_calls"));

@@ -3,6 +3,7 @@
 mod chat;
 mod format;
 mod refused;
+mod render;
 mod sampling;
 mod scheduling;
 mod text;
@@ -11,6 +12,7 @@ mod tools;
 mod variables;
 
 pub(crate) use chat::chat;
+pub(crate) use render::render;
 pub(crate) use scheduling::tuning;
 pub(crate) use text::text;
 pub(crate) use tokens::{detokenize, tokenize};

@@ -12,8 +12,11 @@ use futures_core::Stream;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use sf_api::{ApiSettings, Exposure, router};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Tuning, Warning};
-use sf_core::{Fault, FaultKind, FinishReason, Input, Token, TokenInfo, Turn, TurnEvent};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning};
+use sf_core::{
+    Chat, Content, Ending, Fault, FaultKind, FinishReason, Input, Message, Rendering, Role, Span, Token,
+    TokenInfo, Turn, TurnEvent,
+};
 use std::task::{Context, Poll};
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
@@ -175,11 +178,41 @@ impl Inference for Fake {
         let text = match input {
             Input::Text(text) => text.clone(),
             Input::Chat(chat) => {
-                chat.messages.iter().flat_map(|message| message.content.as_deref()).collect()
+                chat.messages.iter().flat_map(|message| &message.content).map(Content::text).collect()
             }
             Input::Tokens(tokens) => return Ok(tokens.clone()),
         };
         Ok(text.bytes().map(|byte| Token(byte.into())).collect())
+    }
+
+    /// A template that writes messages one behind the other, and has no border behind one that says nothing.
+    fn render(&self, model: Option<&str>, chat: &Chat) -> Result<Rendered, Fault> {
+        if model.is_some_and(|model| model != "org/toy") {
+            return Err(Fault::new(FaultKind::NotFound, "model_not_found", "no such model").param("model"));
+        }
+        let input = Input::Chat(chat.clone());
+        let mut text = String::new();
+        let span = |from: usize, until: usize, has_tokens: bool| Span {
+            text: from..until,
+            tokens: has_tokens.then_some(from..until),
+        };
+        let message = |message: &Message| {
+            let from = text.len();
+            text.extend(message.content.as_ref().map(Content::text));
+            (from < text.len()).then(|| span(from, text.len(), message.role != Role::Tool))
+        };
+        let messages = chat.messages.iter().map(message).collect();
+        let end = text.len();
+        text.push_str(if chat.ending == Ending::Prompt { ">" } else { "" });
+        let generation_prompt = (end < text.len()).then(|| span(end, text.len(), true));
+        let tokens = self.tokenize(model, &Input::Text(text.clone()))?;
+        Ok(Rendered {
+            model: "org/toy".to_owned(),
+            rendering: Rendering { text, tokens, messages, generation_prompt },
+            end_tokens: vec![Token(2), Token(5)],
+            wire: (!chat.tools.is_empty()).then(|| "hermes".to_owned()),
+            warnings: unread(&input),
+        })
     }
 
     fn detokenize(&self, _: Option<&str>, tokens: &[Token]) -> Result<String, Fault> {

@@ -33,6 +33,8 @@ fn get(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
 #[tokio::test]
 async fn everything_but_health_needs_the_key() {
     let routes = keyed();
+    let render = post_of("/v1/chat/completions/render", "{}");
+    assert_eq!(send(&routes, render).await.status, 401);
     let rows: &[(&str, Headers, u16)] = &[
         ("/health", &[], 200),
         ("/v1/models", &[], 401),

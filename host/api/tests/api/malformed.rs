@@ -10,6 +10,7 @@ use crate::fake::{Fake, hi, post, post_of, routes, send};
 
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
+const RENDER: &str = "/v1/chat/completions/render";
 
 /// What is expected: status, code, param.
 type Expect<'a> = (u16, &'a str, Option<&'a str>);
@@ -89,9 +90,9 @@ async fn messages_are_refused_by_path() {
             "messages[0].content[0].type",
         ),
         (
-            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}]}),
             "unsupported_input",
-            "messages[0].content[0].type",
+            "messages[0].content[0]",
         ),
         (
             json!({"messages": [{"role": "assistant", "tool_calls": [{}]}]}),
@@ -344,7 +345,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let routes = routes(&Fake::playing(vec![crate::fake::end(0, sf_core::FinishReason::Stop, 0)]));
-            for path in [CHAT, TEXT, "/v1/tokenize", "/v1/detokenize"] {
+            for path in [CHAT, TEXT, RENDER, "/v1/tokenize", "/v1/detokenize"] {
                 for body in [body.to_string().into_bytes(), bytes.clone()] {
                     let answer = send(&routes, post_of(path, body)).await;
                     // n > 1 asks for more choices than the script plays; that alone may be ours.

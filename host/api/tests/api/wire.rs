@@ -72,6 +72,7 @@ fn with_tokens(top: usize) -> Vec<TurnEvent> {
 
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
+const RENDER: &str = "/v1/chat/completions/render";
 
 #[tokio::test]
 async fn a_chat_has_openais_shapes() {
@@ -199,6 +200,37 @@ async fn models_health_and_tokens_have_their_shapes() {
 }
 
 #[tokio::test]
+async fn a_rendered_chat_has_its_shape() {
+    let fake = Fake::playing(hi());
+    let mut all = String::new();
+    for more in [
+        json!({}),
+        json!({"add_generation_prompt": false, "frobnicate": 1, "chat_template_kwargs": {"mood": "calm"}}),
+        json!({"messages": [
+            {"role": "developer", "content": [{"type": "text", "text": "é"}, {"type": "text", "text": "b"}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "4"}
+        ], "tools": [{"type": "function", "function": {"name": "f"}}], "stream": true}),
+        json!({"add_generation_prompt": true, "continue_final_message": true}),
+        json!({"model": "absent"}),
+        json!({"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+        ]}]}),
+    ] {
+        let answer = post(&fake, RENDER, ask(&more)).await;
+        all += &format!("POST {RENDER} {more} -> {}\n", stable(&answer));
+    }
+    expect_file!["wire/render.txt"].assert_eq(&all);
+    assert!(fake.turns.lock().unwrap().is_empty(), "nothing ran");
+    let mut strict = post_of(RENDER, ask(&json!({"chat_template_kwargs": {"mood": "calm"}})).to_string());
+    strict.headers_mut().insert("x-superfluid-strict", "1".parse().unwrap());
+    let strict = send(&routes(&fake), strict).await;
+    assert_eq!((strict.status, &strict.json()["error"]["param"]), (400, &json!("mood")));
+}
+
+#[tokio::test]
 async fn readiness_waits_for_a_model() {
     let fake = Fake::playing(hi());
     fake.cards.lock().unwrap().remove(0);
@@ -277,7 +309,7 @@ async fn tools_calls_and_template_variables_reach_the_inference_and_unread_ones_
     let Input::Chat(chat) = &turns[0].input else { panic!("a chat") };
     assert_eq!((chat.tools.len(), chat.tools[0].name.as_str()), (1, "add"));
     let call = &chat.messages[1].tool_calls[0];
-    assert_eq!((chat.messages[1].content.as_deref(), call.name.as_str()), (None, "add"));
+    assert_eq!((chat.messages[1].content.as_ref(), call.name.as_str()), (None, "add"));
     let Json::Object(arguments) = &call.arguments else { panic!("an object") };
     assert_eq!(arguments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
     assert_eq!(chat.messages[2].tool_call_id.as_deref(), Some("c1"));

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use sf_artifact::Gguf;
 use sf_codec::{Codec, CodecError, CodecOptions, TextStream};
-use sf_core::{Chat, Message, Role, Token};
+use sf_core::{Chat, Content, Message, Part, Role, Token};
 
 use crate::support::Bytes;
 
@@ -28,10 +28,11 @@ fn printable(byte: u8) -> char {
     char::from_u32(0x100 + nth).expect("a letter")
 }
 
-fn finish(head: Bytes, mut texts: Vec<String>, mut kinds: Vec<i32>, scores: bool) -> Gguf {
+fn finish(head: Bytes, mut texts: Vec<String>, mut kinds: Vec<i32>, more: &[String], scores: bool) -> Gguf {
     let first_control = texts.len();
     texts.extend(CONTROLS.map(str::to_owned));
-    kinds.extend([3; CONTROLS.len()]);
+    texts.extend(more.iter().filter(|text| !CONTROLS.contains(&text.as_str())).cloned());
+    kinds.resize(texts.len(), 3);
     kinds[first_control + 2] = 2;
     texts.extend(MARKERS.map(str::to_owned));
     kinds.extend([4; MARKERS.len()]);
@@ -53,6 +54,11 @@ fn finish(head: Bytes, mut texts: Vec<String>, mut kinds: Vec<i32>, scores: bool
 
 /// Every byte, a few merges, `gpt-2`.
 pub(crate) fn bpe_header() -> Gguf {
+    bpe_header_with(&[])
+}
+
+/// The same with more control tokens.
+pub(crate) fn bpe_header_with(more: &[String]) -> Gguf {
     let mut texts: Vec<String> = (0..=255).map(|byte| printable(byte).to_string()).collect();
     let merges = ["t h", "th e", "h e", "Ġ a", "i n", "in g", "< |", "| >", "i m", "x y"];
     texts.extend(merges.map(|merge| merge.replace(' ', "")));
@@ -61,7 +67,7 @@ pub(crate) fn bpe_header() -> Gguf {
         .pair_text("tokenizer.ggml.model", "gpt2")
         .pair_text("tokenizer.ggml.pre", "gpt-2")
         .pair_texts("tokenizer.ggml.merges", &merges);
-    finish(head, texts, kinds, false)
+    finish(head, texts, kinds, more, false)
 }
 
 /// Every byte as `<0x..>`, ASCII letters, a few pieces; a space goes first.
@@ -76,7 +82,7 @@ pub(crate) fn spm_header() -> Gguf {
     let head = Bytes::head(0, 9)
         .pair_text("tokenizer.ggml.model", "llama")
         .pair_bool("tokenizer.ggml.add_bos_token", true);
-    finish(head, texts, kinds, true)
+    finish(head, texts, kinds, &[], true)
 }
 
 pub(crate) fn bpe() -> Arc<Codec> {
@@ -147,22 +153,32 @@ pub(crate) fn any_tokens_stream(codec: &Arc<Codec>, tokens: &[Token], stops: &[S
     assert_eq!(stream.finish(), "", "nothing comes twice");
 }
 
-/// A template from anywhere compiles and renders, or is refused with a code; it neither panics nor runs on.
+/// A template from anywhere compiles and renders, or is refused with a code; it neither panics nor runs on. Zero bytes cut the
+/// message into parts.
 pub(crate) fn any_template_ends(source: &str, content: &str) {
     let options = CodecOptions { chat_template: Some(source.to_owned()), ..CodecOptions::default() };
     let codec = match Codec::from_gguf(&bpe_header(), options) {
-        Ok(codec) => codec,
+        Ok(codec) => codec.with_time(0),
         Err(error) => {
             assert!(matches!(error, CodecError::Template { .. } | CodecError::TooLong { .. }), "{error}");
             return;
         }
     };
-    if let Err(error) = codec.render(&chat(&[message(Role::User, content)])) {
+    let mut said = message(Role::User, content);
+    if content.contains('\0') {
+        let parts = content.split('\0').map(|text| Part::Text(text.to_owned()));
+        said.content = Some(Content::Parts(parts.collect()));
+    }
+    let chat = chat(&[said.clone(), message(Role::Assistant, "x"), said]);
+    let rendered = codec.render(&chat);
+    if let Err(error) = &rendered {
         assert!(!error.code().is_empty() && !error.to_string().is_empty());
     }
+    let apart = codec.conversation(&chat).map(|found| found.into_rendering().tokens);
+    assert_eq!(apart, rendered);
 }
 
-/// Input of the fuzz target `chat_template`: a template and a message, parted by a zero byte.
+/// Input of the fuzz target `chat_template`: a template and the parts of a message, parted by zero bytes.
 pub(crate) fn template_input(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (source, content) = text.split_once('\0').unwrap_or((&text, "Hi <|im_end|>"));
