@@ -92,11 +92,13 @@ impl<'a> Given<'a> {
 
     /// `mark` goes behind the last text, and a space behind it: whether that is still there shows whether the template trims.
     fn message(&self, message: &Message, mark: Option<char>) -> Value {
-        let content = message.content.as_ref().map_or(Value::from(()), |content| self.content(content, mark));
+        // transformers leaves out what is null: many templates would write `None`.
+        let content = message.content.as_ref().map(|content| self.content(content, mark));
         let mut fields = Vec::with_capacity(6);
         let reasoning = message.reasoning.as_deref().map(|thought| self.text(thought));
         fields.extend(reasoning.clone().map(|thought| (THINKING, thought)));
-        fields.extend([("role", Value::from(message.role.as_str())), ("content", content)]);
+        fields.push(("role", Value::from(message.role.as_str())));
+        fields.extend(content.map(|content| ("content", content)));
         if let Some(name) = &message.name {
             fields.push(("name", Value::from(Guard::field(name, self.sentinel))));
         }

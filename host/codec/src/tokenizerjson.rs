@@ -1,7 +1,7 @@
 //! What `tokenizer.json` and the files beside it say, as far as the crate that runs it does not need it: every token, its
 //! kind and the bytes it stands for, and which tokens open and close a text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -307,9 +307,15 @@ impl File {
             }
             added.insert(id, token.numbered(id));
         }
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        for token in added.values() {
+            numbers.entry(token.content.clone()).or_insert(token.id);
+        }
         for text in config.special() {
-            let Some(id) = id_of(text, tokenizer, &added) else { continue };
+            let known = numbers.get(text).copied();
+            let Some(id) = known.or_else(|| tokenizer.token_to_id(text)) else { continue };
             let content = text.to_owned();
+            numbers.entry(content.clone()).or_insert(id);
             let new = Added {
                 content,
                 special: true,

@@ -82,7 +82,7 @@ def render(source, chat, family=""):
     ending = chat.get("ending", "prompt")
     try:
         [text], _ = chat_template_utils.render_jinja_template(
-            conversations=[messages],
+            conversations=[chat_template_utils._normalize_chat_messages(messages)],
             tools=chat.get("tools"),
             documents=None,
             chat_template=source,
