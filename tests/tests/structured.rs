@@ -73,6 +73,17 @@ fn engine_a_real_model_answers_in_the_form_that_was_asked_for() {
     };
     check(json!({"guided_choice": ["yes", "no"]}), &|text| ["yes", "no"].contains(&text));
     check(json!({"guided_regex": "[A-Z][a-z]{3,9}\\."}), &|text| text.ends_with('.') && text.len() < 12);
+    check(json!({"structured_outputs": {"choice": ["yes", "no"]}}), &|text| ["yes", "no"].contains(&text));
+    // Text runs free up to the first word that opens a tag, and again behind it.
+    let begins = ["a", "e", "i", "o"];
+    let tag = |begin: &&str| json!({"begin": format!("{begin}"), "schema": {"enum": ["<x>"]}, "end": "!"});
+    let tags = json!({"type": "structural_tag", "triggers": begins, "structures": begins.iter().map(tag).collect::<Vec<_>>()});
+    check(json!({"response_format": tags, "max_tokens": 60}), &|text| {
+        let opened = text.matches(begins).count();
+        let whole: usize = begins.iter().map(|begin| text.matches(&format!("{begin}\"<x>\"!")).count()).sum();
+        // The last one may be cut.
+        opened > 2 && (whole == opened || whole + 1 == opened)
+    });
     check(json!({"response_format": {"type": "json_object"}, "max_tokens": 300}), &|text| {
         text.starts_with('{')
     });
@@ -148,6 +159,15 @@ fn engine_a_form_that_nobody_can_keep_is_refused_before_anything_runs() {
     check(json!({"response_format": named(&bad)}), "response_format", "at /properties/a/items: ");
     check(json!({"guided_json": bad}), "guided_json", "at /properties/a/items: ");
     check(json!({"guided_regex": "(a"}), "guided_regex", "regular expression");
+    check(json!({"structured_outputs": {"regex": "(a"}}), "structured_outputs", "regular expression");
+    let tag = json!({"structures": [{"begin": "<a>", "schema": bad, "end": "</a>"}], "triggers": ["<a"]});
+    check(
+        json!({"structured_outputs": {"structural_tag": tag}}),
+        "structured_outputs",
+        "the grammar is refused",
+    );
+    let twice = json!({"regex": "a", "json_object": true});
+    check(json!({"structured_outputs": twice}), "structured_outputs.regex", "both");
     check(json!({"guided_grammar": "begin: \"x\""}), "guided_grammar", "the grammar is refused");
     check(json!({"response_format": {"type": "yaml"}}), "response_format.type", "yaml");
     check(json!({"guided_regex": "a", "guided_choice": ["b"]}), "guided_choice", "both ask");

@@ -1,6 +1,6 @@
 //! One model's text codec: which tokenizer, which dialect, and every way between text and tokens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ use crate::markers::Trust;
 use crate::model::Model;
 use crate::template::{CHATML, Template};
 use crate::vocab::{Kind, Vocab};
-use crate::wire::{Parser, ToolSchema, Wire};
+use crate::wire::{CallForm, NotHeld, Parser, Thought, ToolSchema, Wire};
 
 /// Most bytes of one text to encode. Tokenizing takes about 40 bytes of memory per byte of text, through a `tokenizer.json`
 /// 80 to 170, and 300 where every character becomes a word.
@@ -96,11 +96,32 @@ pub enum WireChoice {
 /// Tokens at a prompt's end that may open reasoning.
 const PROMPT_TAIL: usize = 16;
 
-/// Tokens that spell a mark of the wire and are no text of the model's own: control tokens and those added for it.
-fn marks(wire: &Wire, vocab: &Vocab) -> BTreeSet<u32> {
-    let spelled = wire.marks();
-    let special = |id: &u32| matches!(vocab.kind(*id), Kind::Control | Kind::UserDefined);
-    (0..vocab.len()).filter(special).filter(|id| spelled.contains(&vocab.text(*id))).collect()
+/// How the tokens of one model write its wire.
+#[derive(Default)]
+struct Marking {
+    /// Tokens that spell a mark of the wire and are no text of the model's own: control tokens and those added for it.
+    marks: BTreeSet<u32>,
+    /// Those that never stand for their text.
+    silent: BTreeSet<u32>,
+    /// Texts that are one such token.
+    tokens: BTreeMap<&'static str, Token>,
+}
+
+impl Marking {
+    fn of(wire: &Wire, vocab: &Vocab) -> Marking {
+        let (spelled, silent, tokens) = (wire.marks(), wire.token_marks(), wire.tokens());
+        let mut marking = Marking::default();
+        let special = |id: &u32| matches!(vocab.kind(*id), Kind::Control | Kind::UserDefined | Kind::Channel);
+        for id in (0..vocab.len()).filter(special) {
+            let text = vocab.text(id);
+            marking.marks.extend(spelled.contains(&text).then_some(id));
+            marking.silent.extend(silent.contains(&text).then_some(id));
+            if let Some(known) = tokens.iter().find(|known| **known == text) {
+                marking.tokens.entry(known).or_insert(Token(id));
+            }
+        }
+        marking
+    }
 }
 
 /// Text ⇄ tokens for one model. Immutable; share it behind an `Arc`.
@@ -111,8 +132,9 @@ pub struct Codec {
     /// Says where the template came from.
     dialect: &'static str,
     wire: Option<&'static Wire>,
-    /// Tokens that are a mark of the wire by themselves.
-    marks: BTreeSet<u32>,
+    marking: Marking,
+    /// Whether the template knows marks of the wire's reasoning.
+    thinks: bool,
 }
 
 impl Codec {
@@ -167,8 +189,9 @@ impl Codec {
             WireChoice::Nothing => None,
             WireChoice::Passed(wire) => Some(wire),
         };
-        let marks = wire.map(|wire| marks(wire, &vocab)).unwrap_or_default();
-        Ok(Codec { vocab, model, template, dialect, wire, marks })
+        let marking = wire.map(|wire| Marking::of(wire, &vocab)).unwrap_or_default();
+        let thinks = wire.zip(source).is_some_and(|(wire, source)| wire.thinks_in(source));
+        Ok(Codec { vocab, model, template, dialect, wire, marking, thinks })
     }
 
     /// How the model writes reasoning and tool calls, where that is known.
@@ -178,18 +201,44 @@ impl Codec {
 
     /// The spelling of a token that is a mark of the wire: it stands for itself, not for text.
     pub fn mark(&self, token: Token) -> Option<&str> {
-        self.marks.contains(&token.0).then(|| self.vocab.text(token.0))
+        self.marking.marks.contains(&token.0).then(|| self.vocab.text(token.0))
     }
 
     /// A parser for the answer to a chat whose prompt is `prompt`; `None` where nothing is known of the model's wire.
     pub fn parser(&self, prompt: &[Token], tools: &[ToolSchema]) -> Option<Parser> {
         let wire = self.wire?;
-        let tail = prompt.iter().rev().take(PROMPT_TAIL).rev().map(|&token| match self.token_bytes(token) {
+        let open = wire.leaves_reasoning_open(&self.tail(prompt));
+        Some(if open { Parser::in_reasoning(wire, tools) } else { Parser::new(wire, tools) })
+    }
+
+    /// Whether the answer to a chat whose prompt is `prompt` begins with reasoning.
+    pub fn thought(&self, prompt: &[Token]) -> Thought {
+        let Some(wire) = self.wire else { return Thought::No };
+        let tail = self.tail(prompt);
+        match (wire.leaves_reasoning_open(&tail), wire.leaves_reasoning_closed(&tail)) {
+            (true, _) => Thought::Open,
+            (false, false) if self.thinks => Thought::Possible,
+            _ => Thought::No,
+        }
+    }
+
+    /// The grammar of an answer that has this form; `None` where nothing is known of the model's wire.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn call_grammar(&self, form: &CallForm<'_>) -> Option<Result<String, NotHeld>> {
+        let token = |text: &str| self.marking.tokens.get(text).copied();
+        self.wire.map(|wire| wire.call_grammar(form, &token))
+    }
+
+    /// The end of a prompt, control tokens spelled out.
+    fn tail(&self, prompt: &[Token]) -> String {
+        let tail = prompt.iter().rev().take(PROMPT_TAIL).rev();
+        tail.map(|&token| match self.token_bytes(token) {
             [] => self.token_name(token).into(),
             bytes => String::from_utf8_lossy(bytes),
-        });
-        let open = wire.leaves_reasoning_open(&tail.collect::<String>());
-        Some(if open { Parser::in_reasoning(wire, tools) } else { Parser::new(wire, tools) })
+        })
+        .collect()
     }
 
     /// The prompt that asks for the assistant's next message, or ends as the chat says.
@@ -327,10 +376,15 @@ impl Codec {
         self.vocab.len()
     }
 
-    /// The bytes of all tokens, and which of them end an answer.
+    /// The bytes of all tokens, and which of them end an answer. What only stands for itself, as a mark, has none: no text
+    /// that keeps to a grammar is made of it.
     pub fn vocabulary(&self) -> Vocabulary {
         let eog: Vec<Token> = self.eog_tokens().collect();
-        Vocabulary::new((0..self.vocab()).map(|id| self.token_bytes(Token(id))), &eog)
+        let text = |id: u32| match self.marking.silent.contains(&id) {
+            true => &[][..],
+            false => self.token_bytes(Token(id)),
+        };
+        Vocabulary::new((0..self.vocab()).map(text), &eog)
     }
 
     /// The token that starts a text, where the model has one.

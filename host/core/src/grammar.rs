@@ -29,6 +29,46 @@ impl Grammar {
     }
 }
 
+/// A text as a literal of a Lark grammar.
+pub fn lark_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for one in text.chars() {
+        match one {
+            '"' | '\\' => out.extend(['\\', one]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..='\x1f' | '\x7f' => out.push_str(&format!("\\u{:04x}", u32::from(one))),
+            _ => out.push(one),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Characters that mean something in a regular expression, or end one in Lark.
+const REGEX_SPECIAL: &str = r"\.+*?()|[]{}^$#&-~/";
+
+/// The regular expression that only a text matches; it may stand between Lark's slashes.
+pub fn regex_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for one in text.chars() {
+        match one {
+            '\n' => out.push_str(r"\n"),
+            '\r' => out.push_str(r"\r"),
+            '\t' => out.push_str(r"\t"),
+            _ => {
+                if REGEX_SPECIAL.contains(one) {
+                    out.push('\\');
+                }
+                out.push(one);
+            }
+        }
+    }
+    out
+}
+
 /// The form that a turn asks for, and where it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
@@ -98,6 +138,12 @@ impl Vocabulary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_stand_in_grammars_as_themselves() {
+        assert_eq!(lark_text("a\"b\\\n\t\u{1}\u{7f}é</x>"), r#""a\"b\\\n\t\u0001\u007fé</x>""#);
+        assert_eq!(regex_text("a.b</x>\n[\"é"), r#"a\.b<\/x>\n\["é"#);
+    }
 
     #[test]
     fn a_vocabulary_survives_the_way_through_its_parts() {

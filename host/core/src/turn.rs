@@ -156,6 +156,8 @@ pub struct Chat {
     pub arguments: Vec<(String, Json)>,
     /// Whether tools must be called.
     pub choice: ToolChoice,
+    /// Whether an answer makes no more than one call.
+    pub one_call: bool,
     /// What stands behind the last message.
     pub ending: Ending,
 }
@@ -178,11 +180,8 @@ pub enum ToolChoice {
     /// Those that the model wants to.
     #[default]
     Auto,
-    /// At least one; several only if `several`.
-    Required {
-        /// More than one call.
-        several: bool,
-    },
+    /// At least one.
+    Required,
     /// This one, once.
     Named(String),
 }

@@ -29,7 +29,7 @@ mod tokenizer;
 pub use control::ControlPage;
 pub use error::KitError;
 pub use executor::Executor;
-pub use grammar::{GrammarError, Grammars};
+pub use grammar::{GrammarError, Grammars, Walk, ignored_keywords};
 pub use history::History;
 pub use model::{Model, RuntimeLane};
 pub use open::{Honoured, OpenRequest};

@@ -176,7 +176,7 @@ fn what_cannot_be_compiled_is_refused_with_its_place() {
     check(schema("7"), "it is a number, expected an object");
     check(schema("false"), "it is false");
     check(schema(r#"{"not":{"type":"string"}}"#), "the schema is refused: ");
-    check(schema(r#"{"not":{"type":"string"}}"#), "not");
+    check(schema(r#"{"not":{"type":"string"}}"#), "the keyword `not` is not supported, use enum");
     let deep = r#"{"type":"object","properties":{"x/y":{"anyOf":[{"type":"null"},{"type":"array","items":
         {"type":"string","uniqueItems":true,"if":{}}}]}}}"#;
     check(schema(deep), "at /properties/x~1y/anyOf/1/items: ");
@@ -189,6 +189,146 @@ fn what_cannot_be_compiled_is_refused_with_its_place() {
     check(Grammar::Regex("a".repeat(300_000).into()), "accepted are 262144");
     let endless = Grammars::new(Arc::new(Vocabulary::new(WORDS.iter().map(|word| word.as_bytes()), &[])));
     assert_eq!(endless.check(&Grammar::json_object()), Err(GrammarError::NoEnd));
+}
+
+/// What becomes of a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Answers keep to it.
+    Held,
+    /// It says nothing about values.
+    Silent,
+    /// It is passed over, and the client is told.
+    Told,
+    /// The schema is refused for it.
+    Refused,
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn every_keyword_of_json_schema_has_its_fate() {
+    use Fate::{Held, Refused, Silent, Told};
+    let check = |text: &str, expect: Fate| {
+        let text = format!("{{{text}}}");
+        let (told, compiled) = (sf_kit::ignored_keywords(&text), grammars().check(&schema(&text)));
+        let fate = match (&told, &compiled) {
+            (Ok(told), Ok(())) if !told.is_empty() => Told,
+            (Ok(_), Ok(())) => expect,
+            (Err(GrammarError::Keyword { .. }), Err(GrammarError::Keyword { .. })) => Refused,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(fate, expect, "{text}");
+        // What is silent bounds no answer.
+        assert!(expect == Held || fitting(&text) == [true; 4], "{text}");
+    };
+    let held = [
+        r##""$ref":"#/$defs/a","$defs":{"a":{"type":"null"}}"##,
+        r#""type":"integer""#,
+        r#""const":1"#,
+        r#""enum":[1]"#,
+        r#""anyOf":[{"type":"null"}]"#,
+        r#""oneOf":[{"type":"null"}]"#,
+        r#""allOf":[{"type":"null"}]"#,
+        r#""type":"array","items":{"type":"null"}"#,
+        r#""type":"array","prefixItems":[{"type":"null"}]"#,
+        r#""$schema":"http://json-schema.org/draft-07/schema#","type":"array","items":[{"type":"null"}],"additionalItems":false"#,
+        r#""type":"array","minItems":3"#,
+        r#""type":"array","maxItems":0"#,
+        r#""type":"object","properties":{"a":{"type":"null"}}"#,
+        r#""type":"object","required":["b"]"#,
+        r#""type":"object","additionalProperties":false"#,
+        r#""type":"object","patternProperties":{"^a":{"type":"null"}}"#,
+        r#""type":"object","minProperties":2"#,
+        r#""type":"object","maxProperties":0"#,
+        r#""type":"string","minLength":2"#,
+        r#""type":"string","maxLength":0"#,
+        r#""type":"string","pattern":"^b$""#,
+        r#""type":"string","format":"date""#,
+        r#""type":"number","minimum":2"#,
+        r#""type":"number","maximum":0"#,
+        r#""type":"number","exclusiveMinimum":1"#,
+        r#""type":"number","exclusiveMaximum":1"#,
+        r#""type":"number","multipleOf":2"#,
+    ];
+    for text in held {
+        check(text, Held);
+        // What is held bounds answers more than the type alone does.
+        let alone = text.split_once("\",\"").filter(|_| text.starts_with(r#""type""#));
+        let alone = alone.map_or("{}".to_owned(), |(kind, _)| format!("{{{kind}\"}}"));
+        let (without, with) = (fitting(&alone), fitting(&format!("{{{text}}}")));
+        assert!((0..4).any(|at| without[at] && !with[at]), "{text}: {without:?} {with:?}");
+    }
+    for name in [
+        "title",
+        "description",
+        "$comment",
+        "$id",
+        "$anchor",
+        "id",
+        "contentEncoding",
+        "contentMediaType",
+        "$schema",
+    ] {
+        let value = if name == "$schema" { "https://json-schema.org/draft/2020-12/schema" } else { "x" };
+        check(&format!(r#""{name}":"{value}""#), Silent);
+    }
+    for text in [
+        r#""default":7"#,
+        r#""examples":[7]"#,
+        r#""deprecated":true"#,
+        r#""readOnly":true"#,
+        r#""writeOnly":true"#,
+        r#""$defs":{"a":{"not":{}}}"#,
+        r#""definitions":{"a":{"not":{}}}"#,
+        r#""x-order":3"#,
+    ] {
+        check(text, Silent);
+    }
+    for text in [r#""nullable":true"#, r#""discriminator":{}"#, r#""example":1"#, r#""minlength":3"#] {
+        check(text, Told);
+    }
+    let refused = [
+        "$dynamicRef",
+        "$recursiveRef",
+        "contains",
+        "contentSchema",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "minContains",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+    ];
+    for name in refused {
+        let text = format!(r#"{{"{name}":{{}}}}"#);
+        let error = grammars().check(&schema(&text)).unwrap_err();
+        assert!(matches!(&error, GrammarError::Keyword { keyword, .. } if keyword == name), "{error}");
+        assert!(error.to_string().contains(name) && sf_kit::ignored_keywords(&text).is_err(), "{error}");
+    }
+}
+
+/// Whether a schema lets each of these through: `1`, `"a"`, `[1]`, `{"a":1}`.
+fn fitting(text: &str) -> [bool; 4] {
+    let fits = |answer: &[&str]| {
+        let Ok(mut walk) = grammars().walk(&schema(text)) else { return false };
+        let whole = answer.iter().all(|word| {
+            let token = Token(WORDS.iter().position(|known| known == word).unwrap() as u32);
+            let may = walk.allowed().is_ok_and(|allowed| allowed.contains(&token));
+            walk.take(token);
+            may
+        });
+        whole && walk.allowed().is_ok_and(|allowed| allowed.contains(&Token(END)))
+    };
+    let answers: [&[&str]; 4] =
+        [&["1"], &["\"", "a", "\""], &["[", "1", "]"], &["{\"", "a", "\":", "1", "}"]];
+    answers.map(fits)
 }
 
 #[test]

@@ -10,13 +10,16 @@ pub(crate) struct Parts {
     parser: Parser,
     /// Names calls to which the model gave no id.
     request: RequestId,
+    /// Calls that failed, of this model.
+    failures: metrics::Counter,
     called: bool,
     deltas: Vec<Delta>,
 }
 
 impl Parts {
-    pub(crate) fn new(parser: Parser, request: RequestId) -> Parts {
-        Parts { parser, request, called: false, deltas: Vec::new() }
+    pub(crate) fn new(parser: Parser, request: RequestId, model: &str) -> Parts {
+        let failures = metrics::counter!("superfluid_tool_call_failures_total", "model" => model.to_owned());
+        Parts { parser, request, failures, called: false, deltas: Vec::new() }
     }
 
     /// Whether a call came to its end: then the answer ends for it.
@@ -60,7 +63,7 @@ impl Parts {
                     continue;
                 }
                 Delta::Failure { raw, why, .. } => {
-                    metrics::counter!("superfluid_tool_call_failures_total").increment(1);
+                    self.failures.increment(1);
                     tracing::debug!(request = %self.request, %why, raw, "what looked like a tool call is none");
                     continue;
                 }
@@ -78,7 +81,7 @@ mod tests {
 
     fn events(wire: &str, pieces: &[&str]) -> (Vec<TurnEvent>, bool) {
         let tools = [ToolSchema::from_json("find", r#"{"properties":{"what":{"type":"string"}}}"#).unwrap()];
-        let mut parts = Parts::new(Parser::new(Wire::by_name(wire).unwrap(), &tools), RequestId(10));
+        let mut parts = Parts::new(Parser::new(Wire::by_name(wire).unwrap(), &tools), RequestId(10), "m");
         let mut events = VecDeque::new();
         for piece in pieces {
             match piece.strip_prefix('!') {

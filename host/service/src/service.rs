@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning};
+use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning};
 use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
 use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
@@ -17,8 +17,9 @@ use crate::lanes::{LaneThread, Start, queue_full};
 use crate::mailbox::{Mailbox, Outbox};
 use crate::meter::Meter;
 use crate::model::{Model, ModelSpec};
+use crate::parts::Parts;
 use crate::stream::{AnswerStream, Answering};
-use crate::tools::Tools;
+use crate::tools::{Tools, unfit_tool};
 use crate::{pressure, resolve};
 
 /// Text or messages from so many bytes on are tokenized away from the event loop, which other streams wait for.
@@ -110,17 +111,20 @@ impl Service {
         let submitted = self.clock.now();
         let prompt = prompt(model, &turn.input).await?;
         let mut tools = match &turn.input {
-            Input::Chat(chat) => Tools::of(model, chat, turn.form.is_some())?,
+            Input::Chat(chat) => Tools::of(model, chat, &prompt, turn.form.is_some())?,
             Input::Text(_) | Input::Tokens(_) => Tools::default(),
         };
-        let forced = tools.forced.take();
-        let is_forced = forced.is_some();
-        turn.form = turn.form.or(forced);
+        let calls = tools.form.take();
+        let are_calls = calls.is_some();
+        turn.form = turn.form.or(calls);
         resolve::check_limits(model, &turn, &prompt)?;
         match &turn.form {
             None => {}
-            Some(calls) if is_forced => check_calls(model, calls, &turn.input).await?,
-            Some(form) => check_form(model, form).await?,
+            Some(calls) if are_calls => check_calls(model, calls, &turn.input).await?,
+            Some(form) => {
+                check_form(model, form).await?;
+                tools.warnings.extend(ignored(form));
+            }
         }
         let mut warnings = std::mem::take(&mut tools.warnings);
         if let Input::Chat(chat) = &turn.input {
@@ -133,8 +137,10 @@ impl Service {
             .into_iter()
             .map(|admission| submit(model, admission, submitted))
             .collect::<Result<Vec<_>, Fault>>()?;
-        let parser = || tools.parser(model, &prompt, is_forced);
-        let events = AnswerStream::new(&model.codec, turn.stop, turn.logprobs.is_some(), parser, answers);
+        let parts = |request: RequestId| {
+            tools.parser(model, &prompt).map(|parser| Parts::new(parser, request, &model.id))
+        };
+        let events = AnswerStream::new(&model.codec, turn.stop, turn.logprobs.is_some(), parts, answers);
         Ok(Accepted { model: model.id.clone(), prompt_tokens, warnings, events: Box::pin(events) })
     }
 }
@@ -155,15 +161,25 @@ async fn check_form(model: &Model, form: &Form) -> Result<(), Fault> {
         .hint("what is supported stands in README, Answers of a given form"))
 }
 
-/// As [`check_form`], of calls that must be made; says which tool cannot be.
+/// Keywords of a form's schema that are not read.
+fn ignored(form: &Form) -> Vec<Warning> {
+    let Grammar::JsonSchema(text) = &form.grammar else { return Vec::new() };
+    let found = sf_kit::ignored_keywords(text).unwrap_or_default();
+    let warning = |(at, keyword): (String, String)| Warning {
+        param: form.param.to_owned(),
+        message: format!("{at}: the keyword `{keyword}` is not read"),
+    };
+    found.into_iter().map(warning).collect()
+}
+
+/// As [`check_form`], of calls; says which tool cannot be held to its schema.
 async fn check_calls(model: &Model, calls: &Form, input: &Input) -> Result<(), Fault> {
     let Err(fault) = check_form(model, calls).await else { return Ok(()) };
     let Input::Chat(chat) = input else { return Err(fault) };
-    for tool in &chat.tools {
+    for (index, tool) in chat.tools.iter().enumerate() {
         let grammar = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
         if let Err(fault) = check_form(model, &Form { grammar, param: "tools" }).await {
-            let message = format!("the parameters of tool {:?}: {}", tool.name, fault.message);
-            return Err(Fault::invalid(fault.code, "tools", message));
+            return Err(unfit_tool(index, tool, &fault.message));
         }
     }
     Err(fault)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use sf_codec::wire::Parser;
 use sf_codec::{Codec, TextStream};
 use sf_core::{Fault, FaultKind, FinishReason, RequestId, Sampled, TokenInfo, TurnEvent};
 
@@ -89,17 +88,17 @@ pub(crate) struct AnswerStream {
 }
 
 impl AnswerStream {
-    /// `parser` makes a parser for each answer that should be taken apart.
+    /// `parts` takes an answer apart that should be.
     pub(crate) fn new(
         codec: &Arc<Codec>,
         stops: Vec<String>,
         logprobs: bool,
-        parser: impl Fn() -> Option<Parser>,
+        parts: impl Fn(RequestId) -> Option<Parts>,
         answers: Vec<Answering>,
     ) -> Self {
         let choice = |(index, answering): (usize, Answering)| Choice {
             index: index as u32,
-            parts: parser().map(|parser| Parts::new(parser, answering.request)),
+            parts: parts(answering.request),
             answering: Some(answering),
             text: TextStream::new(Arc::clone(codec), stops.clone()),
             drawn: 0,

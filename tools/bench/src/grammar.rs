@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use sf_codec::{Codec, CodecOptions, wire::Wire};
-use sf_core::{Grammar, Json, Tool};
-use sf_kit::Grammars;
+use sf_codec::wire::{CallForm, Callable, Thought, Wire};
+use sf_codec::{Codec, CodecOptions};
+use sf_core::{Grammar, Json, Token, Tool};
+use sf_kit::{Grammars, Walk};
 
 use crate::error::BenchError;
 use crate::serve::write_json;
@@ -73,13 +74,21 @@ pub(crate) fn run(json: Option<&Path>) -> Result<(), BenchError> {
     for Cost { grammar, bytes, median_ms, worst_ms, limit_ms } in &costs {
         println!("{grammar:<44}{bytes:>10}{median_ms:>14.2}{worst_ms:>12.2}{limit_ms:>12.0}");
     }
+    let mut walk = grammars.walk(&calls("hermes", false, 0)).map_err(|error| failed(error.to_string()))?;
+    let encode = |text: &str| codec.encode(text, false).map_err(|error| failed(error.to_string()));
+    let masks = [("free text", encode(&PROSE.repeat(4))?), ("a call in it", encode(CALL)?)];
+    println!("\n{:<44}{:>10}{:>14}{:>12}", "one mask, 34 tools", "tokens", "median, us", "p99, us");
+    for (place, tokens) in masks {
+        let took = follow(&mut walk, &tokens).map_err(failed)?;
+        println!("{place:<44}{:>10}{:>14.1}{:>12.1}", took.len(), median(&took), percentile(&took, 99.0));
+    }
     write_json(&costs, json)
 }
 
 /// What makes a grammar that differs from that of every other round in words only.
 type Make = fn(usize) -> Grammar;
 
-const CASES: [(&str, Make); 6] = [
+const CASES: [(&str, Make); 7] = [
     ("an object of three members", |round| {
         schema(
             round,
@@ -101,8 +110,9 @@ const CASES: [(&str, Make); 6] = [
             "required": ["value"], "additionalProperties": false});
         schema(round, json!({"$ref": "#/$defs/node", "$defs": {"node": node}}))
     }),
-    ("a call of one of 34 tools, in Hermes' tags", |round| calls("hermes", round)),
-    ("a call of one of 34 tools, as bare JSON", |round| calls("llama3_json", round)),
+    ("a call of one of 34 tools, in Hermes' tags", |round| calls("hermes", true, round)),
+    ("free text with calls of 34 tools", |round| calls("hermes", false, round)),
+    ("a call of one of 34 tools, as bare JSON", |round| calls("llama3_json", true, round)),
 ];
 
 fn schema(round: usize, mut schema: Value) -> Grammar {
@@ -111,7 +121,7 @@ fn schema(round: usize, mut schema: Value) -> Grammar {
 }
 
 /// Tools as agents have them: a handful of parameters of all kinds each.
-fn calls(wire: &str, round: usize) -> Grammar {
+fn tools(round: usize) -> Vec<Tool> {
     let parameters = json!({
         "type": "object",
         "properties": {
@@ -126,16 +136,40 @@ fn calls(wire: &str, round: usize) -> Grammar {
         "required": ["path"],
         "additionalProperties": false,
     });
-    let tools: Vec<Tool> = (0..34)
-        .map(|at| {
-            let name = format!("tool_{at}");
-            let json = plain(&json!({"function": {"name": name, "parameters": parameters}}));
-            Tool { name, json }
-        })
-        .collect();
-    let grammar =
-        Wire::by_name(wire).and_then(|wire| wire.call_grammar(&tools.iter().collect::<Vec<_>>(), true));
-    Grammar::Lark(format!("{}// round {round}\n", grammar.expect("the wire's calls can be forced")).into())
+    let tool = |at: usize| {
+        let name = format!("tool_{at}");
+        let json = plain(&json!({"function": {"name": name, "parameters": parameters}}));
+        Tool { name, json }
+    };
+    (0..34).map(tool).collect()
+}
+
+/// Calls in this wire: that must be made, or that may open anywhere in free text.
+fn calls(wire: &str, must: bool, round: usize) -> Grammar {
+    let tools = tools(round);
+    let callable = |(index, tool)| Callable { tool, index, strict: true };
+    let tools = tools.iter().enumerate().map(callable).collect();
+    let form = CallForm { tools, must, several: true, reasoning: Thought::No };
+    let text = Wire::by_name(wire).map(|wire| wire.call_grammar(&form, &|_| None));
+    let text = text.and_then(Result::ok).expect("the wire's calls can be held");
+    Grammar::Lark(format!("{text}// round {round}\n").into())
+}
+
+/// Text that an answer goes through, and a call.
+const PROSE: &str = "The weather in Oslo changes fast, so here is a table (in degrees): 3, 4 and \"5\". Let me look it up.\n\n\
+    First of all, a < b means that <b>bold</b> text and [lists] stand for themselves, as in any other answer. ";
+const CALL: &str = "<tool_call>\n{\"name\": \"tool_0\", \"arguments\": {\"path\": \"/etc/some longer path/of words\", \"mode\": \"read\", \
+    \"limit\": 12}}\n</tool_call>";
+
+/// The time of the mask before each token, microseconds.
+fn follow(walk: &mut Walk, tokens: &[Token]) -> Result<Vec<f64>, String> {
+    let mut times = Vec::new();
+    for token in tokens {
+        walk.allowed()?;
+        times.push(ms(walk.took()) * 1e3);
+        walk.take(*token);
+    }
+    Ok(times)
 }
 
 fn plain(value: &Value) -> Json {

@@ -70,9 +70,10 @@ fn logprobs(fields: &mut Fields) -> Result<Option<u32>, Fault> {
 pub(super) fn conversation(fields: &mut Fields) -> Result<Chat, Fault> {
     let messages = fields.require("messages")?;
     let messages = messages_of(messages, &fields.path("messages"))?;
+    let one_call = !fields.flag_or("parallel_tool_calls", true)?;
     let choice = choice(fields)?;
     let (tools, choice) = tools(fields, choice)?;
-    Ok(Chat { messages, tools, arguments: variables(fields)?, choice, ending: Ending::Prompt })
+    Ok(Chat { messages, tools, arguments: variables(fields)?, choice, one_call, ending: Ending::Prompt })
 }
 
 fn messages_of(value: Value, path: &str) -> Result<Vec<Message>, Fault> {

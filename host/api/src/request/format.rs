@@ -2,12 +2,10 @@
 
 use serde_json::Value;
 use sf_core::limits::GRAMMAR_BYTES_MAX;
-use sf_core::{Fault, FaultKind, Form, Grammar};
+use sf_core::{Fault, Form, Grammar, regex_text};
 
+use super::structural;
 use crate::fields::{Fields, array, string, unknown_word};
-
-/// Characters that mean something in a regular expression.
-const REGEX_SPECIAL: &str = r"\.+*?()|[]{}^$#&-~/";
 
 /// The form that a request asks for. It may be asked for once, under one name.
 pub(super) fn form(fields: &mut Fields) -> Result<Option<Form>, Fault> {
@@ -16,8 +14,9 @@ pub(super) fn form(fields: &mut Fields) -> Result<Option<Form>, Fault> {
         ("guided_json", schema(fields, "guided_json")?),
         ("json_schema", schema(fields, "json_schema")?),
         ("guided_regex", text_of(fields, "guided_regex")?.map(|text| Grammar::Regex(text.into()))),
-        ("guided_choice", choice(fields)?),
+        ("guided_choice", choice(fields, "guided_choice")?),
         ("guided_grammar", text_of(fields, "guided_grammar")?.map(|text| Grammar::Lark(text.into()))),
+        ("structured_outputs", structured_outputs(fields)?),
     ];
     let mut asked = asked.into_iter().filter_map(|(name, grammar)| Some((name, grammar?)));
     let Some((name, grammar)) = asked.next() else { return Ok(None) };
@@ -54,14 +53,43 @@ fn response_format(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
         }
         "regex" => Some(Grammar::Regex(text(&mut format, "pattern")?.into())),
         "lark" => Some(Grammar::Lark(text(&mut format, "grammar")?.into())),
-        "structural_tag" => {
-            let message = format!("`{kind_path}` is \"structural_tag\", which is not in this build yet");
-            let fault = Fault::new(FaultKind::Unsupported, "unsupported_parameter", message);
-            return Err(fault.param(kind_path).hint("use json_schema, regex or lark"));
+        "structural_tag" => Some(structural::grammar(&mut format)?),
+        _ => {
+            let known = "text, json_object, json_schema, structural_tag, regex or lark";
+            return Err(unknown_word(&kind_path, &kind, known));
         }
-        _ => return Err(unknown_word(&kind_path, &kind, "text, json_object, json_schema, regex or lark")),
     };
     Ok(grammar)
+}
+
+/// vLLM's later name for the `guided_` fields: an object with one of them. `{}` asks for nothing.
+fn structured_outputs(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
+    let path = fields.path("structured_outputs");
+    let Some(given) = fields.take("structured_outputs") else { return Ok(None) };
+    let mut given = Fields::nested(given, path.clone())?;
+    let object = given.flag("json_object")?.then(Grammar::json_object);
+    let tag = match given.take("structural_tag") {
+        None => None,
+        Some(tag) => Some(structural::grammar(&mut structural::fields(tag, given.path("structural_tag"))?)?),
+    };
+    let asked = [
+        ("json", schema(&mut given, "json")?),
+        ("json_object", object),
+        ("regex", text_of(&mut given, "regex")?.map(|text| Grammar::Regex(text.into()))),
+        ("choice", choice(&mut given, "choice")?),
+        ("grammar", text_of(&mut given, "grammar")?.map(|text| Grammar::Lark(text.into()))),
+        ("structural_tag", tag),
+    ];
+    let mut asked = asked.into_iter().filter_map(|(name, grammar)| Some((name, grammar?)));
+    let (found, other) = (asked.next(), asked.next());
+    if let (Some((name, _)), Some((other, _))) = (&found, &other) {
+        let message = format!("`{path}` has both `{name}` and `{other}`");
+        return Err(
+            Fault::invalid("conflicting_parameters", given.path(other), message).hint("give one of them")
+        );
+    }
+    structural::nothing_else(given, "json, json_object, regex, choice, grammar and structural_tag")?;
+    Ok(found.map(|(_, grammar)| grammar))
 }
 
 /// A text; an empty one asks for nothing.
@@ -82,34 +110,15 @@ fn schema(fields: &mut Fields, name: &str) -> Result<Option<Grammar>, Fault> {
 }
 
 /// One of several texts, word for word.
-fn choice(fields: &mut Fields) -> Result<Option<Grammar>, Fault> {
-    let path = fields.path("guided_choice");
-    let Some(given) = fields.take("guided_choice") else { return Ok(None) };
+fn choice(fields: &mut Fields, name: &str) -> Result<Option<Grammar>, Fault> {
+    let path = fields.path(name);
+    let Some(given) = fields.take(name) else { return Ok(None) };
     let mut choices = Vec::new();
     for (at, value) in array(given, &path)?.into_iter().enumerate() {
-        choices.push(literal(&string(value, &format!("{path}[{at}]"))?));
+        choices.push(regex_text(&string(value, &format!("{path}[{at}]"))?));
     }
     // None asks for nothing.
     Ok((!choices.is_empty()).then(|| Grammar::Regex(choices.join("|").into())))
-}
-
-/// The regular expression of a text.
-fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for one in text.chars() {
-        match one {
-            '\n' => out.push_str(r"\n"),
-            '\r' => out.push_str(r"\r"),
-            '\t' => out.push_str(r"\t"),
-            _ => {
-                if REGEX_SPECIAL.contains(one) {
-                    out.push('\\');
-                }
-                out.push(one);
-            }
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -147,7 +156,20 @@ mod tests {
             Some(Grammar::Regex("a+".into())),
         );
         check(json!({"guided_choice": ["a.b", "c\n"]}), Some(Grammar::Regex(r"a\.b|c\n".into())));
+        check(json!({"structured_outputs": {}}), None);
+        check(json!({"structured_outputs": {"json_object": false, "json": null}}), None);
+        check(json!({"structured_outputs": {"json": {"b": 1, "a": 2}}}), schema());
+        check(json!({"structured_outputs": {"json_object": true}}), Some(Grammar::json_object()));
+        check(json!({"structured_outputs": {"regex": "a+"}}), Some(Grammar::Regex("a+".into())));
+        check(json!({"structured_outputs": {"choice": ["a.b"]}}), Some(Grammar::Regex(r"a\.b".into())));
         let lark = || Some(Grammar::Lark("start: \"x\"".into()));
+        check(json!({"structured_outputs": {"grammar": "start: \"x\""}}), lark());
+        let structures = json!([{"begin": "<a>", "end": "</a>"}]);
+        let format = json!({"type": "structural_tag", "structures": structures, "triggers": ["<a"]});
+        let told = read(json!({"response_format": format})).unwrap();
+        assert!(matches!(told, Some(Grammar::Lark(_))), "{told:?}");
+        assert_eq!(read(json!({"structured_outputs": {"structural_tag": format}})).unwrap(), told);
+        check(json!({"structured_outputs": {"structural_tag": format.to_string()}}), told);
         check(json!({"guided_grammar": "start: \"x\""}), lark());
         check(json!({"response_format": {"type": "lark", "grammar": "start: \"x\""}}), lark());
     }
@@ -167,5 +189,14 @@ mod tests {
         check(json!({"guided_choice": [1]}), "guided_choice[0]");
         check(json!({"guided_regex": "a", "guided_json": {}}), "guided_regex");
         check(json!({"guided_regex": "a".repeat(300_000)}), "guided_regex");
+        check(json!({"structured_outputs": "json"}), "structured_outputs");
+        check(json!({"structured_outputs": {"json": {}, "regex": "a"}}), "structured_outputs.regex");
+        check(json!({"structured_outputs": {"choice": ["a", 1]}}), "structured_outputs.choice[1]");
+        check(
+            json!({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}),
+            "structured_outputs.whitespace_pattern",
+        );
+        check(json!({"structured_outputs": {"structural_tag": "{"}}), "structured_outputs.structural_tag");
+        check(json!({"structured_outputs": {"regex": "a"}, "guided_json": {}}), "structured_outputs");
     }
 }

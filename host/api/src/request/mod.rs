@@ -6,6 +6,7 @@ mod refused;
 mod render;
 mod sampling;
 mod scheduling;
+mod structural;
 mod text;
 mod tokens;
 mod tools;

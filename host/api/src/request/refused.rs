@@ -51,7 +51,6 @@ const fn hinted(name: &'static str, nothing: Nothing, hint: &'static str) -> Ref
 
 /// Refused on every endpoint that generates.
 pub(super) const GENERATION: &[Refused] = &[
-    hinted("structured_outputs", Nothing::Empty, "use `response_format`, or the `guided_` fields"),
     hinted("grammar", Nothing::Empty, "GBNF is not read; use `guided_grammar` with a Lark grammar"),
     row("bad_words", Nothing::Empty),
     row("allowed_token_ids", Nothing::Empty),
@@ -186,7 +185,6 @@ mod tests {
             (json!({"functions": [{}]}), "functions"),
             (json!({"modalities": ["text", "audio"]}), "modalities"),
             (json!({"mirostat": 2}), "mirostat"),
-            (json!({"structured_outputs": {"json": {}}}), "structured_outputs"),
             (json!({"skip_special_tokens": false}), "skip_special_tokens"),
             (json!({"grammar": "root ::= x"}), "grammar"),
         ] {

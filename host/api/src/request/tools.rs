@@ -7,16 +7,15 @@ use sf_core::{Fault, FaultKind, Json, Tool, ToolCall, ToolChoice};
 use crate::body::{self, Budget, clipped};
 use crate::fields::{Fields, array, string, unknown_word, wrong_type};
 
-/// What `tool_choice` and `parallel_tool_calls` say; `None` = no tool may be called.
+/// What `tool_choice` says; `None` = no tool may be called.
 pub(super) fn choice(fields: &mut Fields) -> Result<Option<ToolChoice>, Fault> {
-    let several = fields.flag_or("parallel_tool_calls", true)?;
     let path = fields.path("tool_choice");
     match fields.take("tool_choice") {
         None => Ok(Some(ToolChoice::Auto)),
         Some(Value::String(word)) => match word.as_str() {
             "auto" => Ok(Some(ToolChoice::Auto)),
             "none" => Ok(None),
-            "required" | "any" => Ok(Some(ToolChoice::Required { several })),
+            "required" | "any" => Ok(Some(ToolChoice::Required)),
             _ => Err(unknown_word(&path, &word, "none, auto, required or a function")),
         },
         Some(named) => {
@@ -38,9 +37,7 @@ pub(super) fn tools(
     let Some(choice) = choice else { return Ok((Vec::new(), ToolChoice::Auto)) };
     let missing = match &choice {
         ToolChoice::Auto => None,
-        ToolChoice::Required { .. } => {
-            all.is_empty().then(|| "a call is required and no tool is given".to_owned())
-        }
+        ToolChoice::Required => all.is_empty().then(|| "a call is required and no tool is given".to_owned()),
         ToolChoice::Named(name) => {
             let there = all.iter().any(|tool| tool.name == *name);
             (!there).then(|| format!("the tool {:?} is not among `tools`", clipped(name)))
@@ -71,6 +68,7 @@ fn tool(value: Value, path: &str) -> Result<Tool, Fault> {
     let mut function = Fields::nested(fields.require("function")?, function_path)?;
     let name = name(&mut function)?;
     function.string("description")?;
+    function.flag("strict")?;
     if let Some(parameters) = function.take("parameters") {
         Fields::nested(parameters, function.path("parameters"))?;
     }
@@ -195,9 +193,7 @@ mod tests {
             );
         };
         check(json!({}), Ok(ToolChoice::Auto));
-        check(json!({"tool_choice": "required"}), Ok(ToolChoice::Required { several: true }));
-        let one = json!({"tool_choice": "required", "parallel_tool_calls": false});
-        check(one, Ok(ToolChoice::Required { several: false }));
+        check(json!({"tool_choice": "required"}), Ok(ToolChoice::Required));
         let named = |name: &str| json!({"tool_choice": {"type": "function", "function": {"name": name}}});
         check(named("g"), Ok(ToolChoice::Named("g".to_owned())));
         check(named("h"), Err("tool_choice"));
@@ -239,6 +235,8 @@ mod tests {
         check(wrong, "invalid_type", "tools[0].function.parameters");
         let wrong = json!({"function": {"name": "f", "description": {}}});
         check(wrong, "invalid_type", "tools[0].function.description");
+        let wrong = json!({"function": {"name": "f", "strict": "yes"}});
+        check(wrong, "invalid_type", "tools[0].function.strict");
     }
 
     #[test]

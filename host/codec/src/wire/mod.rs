@@ -25,10 +25,12 @@ mod value;
 mod window;
 
 pub use delta::{Answer, Call, CallFault, Delta, Failure, Span, SpanKind};
+pub use forced::{CallForm, Callable, NotHeld, Thought};
 pub use parser::{Input, Parser};
 pub use plain::parameters_text;
 pub use schema::{BadToolSchema, ToolSchema};
 
+use forced::Written;
 pub(crate) use json::push_char;
 use named::Named;
 use tagged::Tagged;
@@ -42,6 +44,8 @@ pub struct Wire {
     clues: &'static [Clue],
     reasoning: Reasoning,
     shape: Shape,
+    /// How calls are written, the first that the vocabulary allows; none where there are none.
+    written: &'static [Written],
 }
 
 /// What a template holds: all of `with` and none of `without`.
@@ -164,8 +168,34 @@ impl Wire {
         self.reasoning.opens.iter().any(|mark| prompt.ends_with(mark.text.trim_end()))
     }
 
+    /// Whether a rendered prompt opens and closes reasoning itself, so that there is none in the answer.
+    pub fn leaves_reasoning_closed(&self, prompt: &str) -> bool {
+        let prompt = prompt.trim_end();
+        self.reasoning.closes.iter().any(|mark| prompt.ends_with(mark.text.trim()))
+    }
+
+    /// Whether a template knows the marks of reasoning: its model may think. Where reasoning has a channel it always may.
+    pub fn thinks_in(&self, template: &str) -> bool {
+        let marks = self.reasoning.opens.iter().chain(self.reasoning.closes);
+        matches!(self.shape, Shape::Channels(_))
+            || marks.into_iter().any(|mark| template.contains(mark.text.trim()))
+    }
+
     /// The texts of every mark that the wire knows, for a grammar or a list of tokens to keep visible.
     pub fn marks(&self) -> Vec<&'static str> {
+        let mut texts: Vec<&str> = self.all_marks().iter().map(|mark| mark.text).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        texts
+    }
+
+    /// The texts of marks that count only as one control token.
+    pub fn token_marks(&self) -> Vec<&'static str> {
+        self.all_marks().iter().filter(|mark| mark.token).map(|mark| mark.text).collect()
+    }
+
+    /// Marks around reasoning and calls, and those inside of calls that look like control tokens.
+    fn all_marks(&self) -> Vec<Mark> {
         let mut marks = vec![self.reasoning.opens, self.reasoning.closes, self.reasoning.title];
         let calls = match &self.shape {
             Shape::Plain => None,
@@ -175,12 +205,27 @@ impl Wire {
                 Some(&channels.calls)
             }
         };
+        let mut inner: Vec<&[Mark]> = Vec::new();
         if let Some(calls) = calls {
             marks.extend([calls.opens, calls.closes, calls.call_opens, calls.call_closes]);
+            calls.bodies.iter().for_each(|body| inner.extend(body.marks()));
         }
-        let mut texts: Vec<&str> = marks.into_iter().flatten().map(|mark| mark.text).collect();
-        texts.sort_unstable();
-        texts.dedup();
-        texts
+        let inner = inner.into_iter().flatten().filter(|mark| forced::is_like_a_token(mark.text));
+        marks.into_iter().flatten().chain(inner).copied().collect()
+    }
+}
+
+impl Body {
+    fn marks(&self) -> Vec<&'static [Mark]> {
+        match self {
+            Body::Object | Body::Python => Vec::new(),
+            Body::Named(form) => vec![form.kind_ends, form.ends, form.id_follows, form.before, form.quotes],
+            Body::Tagged(form) => {
+                let mut marks = vec![form.name_ends, form.name_stops, form.key_opens, form.value_opens];
+                marks.extend(form.key_ends);
+                marks.extend([form.value_ends, form.value_stops, form.ends, form.stops]);
+                marks
+            }
+        }
     }
 }

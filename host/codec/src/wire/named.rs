@@ -216,8 +216,12 @@ impl NamedCall {
         while let Some(c) = window.peek() {
             let took = match window.starts(&[self.form.quotes]) {
                 Here::Maybe => break,
-                Here::Mark { length, .. } => value.mark(&mut more).map(|()| (Took::More, length)),
-                Here::Nothing => value.push(c, &mut more).map(|took| (took, c.len_utf8())),
+                Here::Mark { length, .. } if !value.is_quoted() => {
+                    value.mark(&mut more).map(|()| (Took::More, length))
+                }
+                Here::Mark { .. } | Here::Nothing => {
+                    value.push(c, &mut more).map(|took| (took, c.len_utf8()))
+                }
             };
             match took {
                 Ok((Took::More, length)) => sink.take(window, length),

@@ -60,6 +60,8 @@ pub struct Parser {
     pub(super) window: Window,
     pub(super) state: State,
     fence: Fence,
+    /// The answer keeps to a grammar: what opens a call is one, even in a block of code.
+    held: bool,
     pub(super) calls: u32,
     /// Taken and not accounted for yet.
     pub(super) raw: String,
@@ -79,6 +81,7 @@ impl Parser {
             window: Window::new(),
             state,
             fence: Fence::new(),
+            held: false,
             calls: 0,
             raw: String::new(),
             spans: Vec::new(),
@@ -92,6 +95,13 @@ impl Parser {
             parser.state = State::Reasoning { lead: true };
         }
         parser
+    }
+
+    /// The same for an answer that keeps to [`Wire::call_grammar`]: what opens a call is one, even in a block of code.
+    #[must_use]
+    pub fn held(mut self) -> Parser {
+        self.held = true;
+        self
     }
 
     /// Takes the next piece and appends what is certain now.
@@ -286,7 +296,7 @@ impl Parser {
             Found::Mark { at, .. } if at > 0 => self.say(SpanKind::Text, at, out),
             Found::Mark { set, length, .. } => {
                 let token = marker && tokens(sets[set]);
-                if self.fence.inside() && !token {
+                if self.fence.inside() && !token && !self.held {
                     self.say(SpanKind::Text, length, out);
                 } else if set == 0 {
                     self.say(SpanKind::Markup, length, out);

@@ -1,5 +1,6 @@
 //! The table of wires: what each family of models writes. Facts only; the machine that reads them is [`super::Parser`].
 
+use super::forced::{Several, Style, Tags, Written};
 use super::named::{Named, Naming};
 use super::tagged::Tagged;
 use super::value::Syntax;
@@ -83,6 +84,41 @@ const TAGGED: Tagged = Tagged {
     breaks_line: true,
 };
 
+/// One JSON object behind another, each in a line between its own marks.
+const OBJECT: Written = Written {
+    needs: &[],
+    opens: "",
+    closes: "",
+    call: ["{\"name\": \"", "\", \"arguments\": ", "}"],
+    numbered: false,
+    style: Style::Json,
+    several: Several::Apart("\n"),
+    last: false,
+};
+/// A list of JSON objects.
+const OBJECTS: Written = Written { several: Several::Within(", "), ..OBJECT };
+/// One JSON object, whose arguments Llama's templates call parameters.
+const PARAMETERS: Written = Written {
+    call: ["{\"name\": \"", "\", \"parameters\": ", "}"],
+    several: Several::Never,
+    last: true,
+    ..OBJECT
+};
+/// Calls in Qwen's tags.
+const QWEN_TAGS: Written = Written {
+    opens: "<tool_call>\n",
+    closes: "\n</tool_call>",
+    call: ["<function=", ">\n", "</function>"],
+    style: Style::Tags(Tags {
+        key: "<parameter=",
+        string: ">\n",
+        other: ">\n",
+        end: "\n</parameter>",
+        behind: "\n",
+    }),
+    ..OBJECT
+};
+
 /// Reasoning, and no calls.
 const THINK: Wire = Wire {
     name: "think",
@@ -90,6 +126,7 @@ const THINK: Wire = Wire {
     clues: &[Clue { with: &["<think>"], without: &[] }, Clue { with: &["</think>"], without: &[] }],
     reasoning: THINKING,
     shape: Shape::Plain,
+    written: &[],
 };
 
 const HERMES: Wire = Wire {
@@ -102,6 +139,7 @@ const HERMES: Wire = Wire {
         closes: &[plain("</tool_call>")],
         ..BETWEEN
     }),
+    written: &[Written { opens: "<tool_call>\n", closes: "\n</tool_call>", ..OBJECT }],
 };
 
 const QWEN3_CODER: Wire = Wire {
@@ -118,6 +156,7 @@ const QWEN3_CODER: Wire = Wire {
         bodies: &[Body::Tagged(TAGGED)],
         ..BETWEEN
     }),
+    written: &[QWEN_TAGS],
 };
 
 const SEED_OSS: Wire = Wire {
@@ -138,6 +177,18 @@ const SEED_OSS: Wire = Wire {
         bodies: &[Body::Tagged(TAGGED)],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<seed:tool_call>\n",
+        closes: "\n</seed:tool_call>",
+        style: Style::Tags(Tags {
+            key: "<parameter=",
+            string: ">",
+            other: ">",
+            end: "</parameter>",
+            behind: "\n",
+        }),
+        ..QWEN_TAGS
+    }],
 };
 
 const LLAMA3_JSON: Wire = Wire {
@@ -149,6 +200,7 @@ const LLAMA3_JSON: Wire = Wire {
     ],
     reasoning: THINKING,
     shape: Shape::Calls(Calls { opens: &[token("<|python_tag|>")], bare: Bare::Of("{"), ..BETWEEN }),
+    written: &[PARAMETERS],
 };
 
 /// Llama 4 is prompted for either form.
@@ -165,6 +217,7 @@ const LLAMA4: Wire = Wire {
         bodies: &[Body::Object, Body::Python],
         ..BETWEEN
     }),
+    written: &[PARAMETERS],
 };
 
 const PYTHONIC: Wire = Wire {
@@ -177,6 +230,14 @@ const PYTHONIC: Wire = Wire {
     ],
     reasoning: THINKING,
     shape: Shape::Calls(Calls { bare: Bare::Of("["), list: true, bodies: &[Body::Python], ..BETWEEN }),
+    written: &[Written {
+        opens: "[",
+        closes: "]",
+        call: ["", "(", ")"],
+        style: Style::Python,
+        last: true,
+        ..OBJECTS
+    }],
 };
 
 const LFM2: Wire = Wire {
@@ -194,6 +255,13 @@ const LFM2: Wire = Wire {
         bodies: &[Body::Object, Body::Python],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<|tool_call_start|>[",
+        closes: "]<|tool_call_end|>",
+        call: ["", "(", ")"],
+        style: Style::Python,
+        ..OBJECTS
+    }],
 };
 
 /// A list of objects up to version 7, then names, with or without marks behind them.
@@ -221,6 +289,17 @@ const MISTRAL: Wire = Wire {
         ],
         ..BETWEEN
     }),
+    written: &[
+        Written {
+            needs: &["[TOOL_CALLS]", "[ARGS]"],
+            opens: "[TOOL_CALLS]",
+            call: ["", "[ARGS]", ""],
+            several: Several::Apart(""),
+            last: true,
+            ..OBJECT
+        },
+        Written { needs: &["[TOOL_CALLS]"], opens: "[TOOL_CALLS][", closes: "]", last: true, ..OBJECTS },
+    ],
 };
 
 const NEMOTRON: Wire = Wire {
@@ -234,6 +313,7 @@ const NEMOTRON: Wire = Wire {
         list: true,
         ..BETWEEN
     }),
+    written: &[Written { opens: "<TOOLCALL>[", closes: "]</TOOLCALL>", ..OBJECTS }],
 };
 
 const GRANITE: Wire = Wire {
@@ -249,6 +329,7 @@ const GRANITE: Wire = Wire {
         list: true,
         ..BETWEEN
     }),
+    written: &[Written { opens: "<|tool_call|>[", closes: "]", last: true, ..OBJECTS }],
 };
 
 const PHI4_MINI: Wire = Wire {
@@ -262,6 +343,15 @@ const PHI4_MINI: Wire = Wire {
         list: true,
         ..BETWEEN
     }),
+    written: &[
+        Written {
+            needs: &["<|tool_call|>", "<|/tool_call|>"],
+            opens: "<|tool_call|>[",
+            closes: "]<|/tool_call|>",
+            ..OBJECTS
+        },
+        Written { opens: "functools[", closes: "]", last: true, ..OBJECTS },
+    ],
 };
 
 /// MiniMax M1 writes one object a line, Jamba and Hunyuan a list.
@@ -276,6 +366,12 @@ const MINIMAX: Wire = Wire {
         list: true,
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<tool_calls>\n",
+        closes: "\n</tool_calls>",
+        several: Several::Within("\n"),
+        ..OBJECT
+    }],
 };
 
 const MINIMAX_M2: Wire = Wire {
@@ -300,6 +396,20 @@ const MINIMAX_M2: Wire = Wire {
         })],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<minimax:tool_call>\n",
+        closes: "\n</minimax:tool_call>",
+        call: ["<invoke name=\"", "\">\n", "</invoke>"],
+        style: Style::Tags(Tags {
+            key: "<parameter name=\"",
+            string: "\">",
+            other: "\">",
+            end: "</parameter>",
+            behind: "\n",
+        }),
+        several: Several::Within("\n"),
+        ..OBJECT
+    }],
 };
 
 const DEEPSEEK_V3: Wire = Wire {
@@ -317,6 +427,11 @@ const DEEPSEEK_V3: Wire = Wire {
         call_closes: &[plain("```<｜tool▁call▁end｜>"), plain("<｜tool▁call▁end｜>"), plain("```")],
         ..DEEPSEEK_CALLS
     }),
+    written: &[Written {
+        call: ["<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n", "\n```<｜tool▁call▁end｜>"],
+        several: Several::Within("\n"),
+        ..DEEPSEEK_WRITTEN
+    }],
 };
 
 const DEEPSEEK_V31: Wire = Wire {
@@ -328,6 +443,7 @@ const DEEPSEEK_V31: Wire = Wire {
         bodies: &[Body::Named(Named { ends: &[plain("<｜tool▁sep｜>")], ..NAMED })],
         ..DEEPSEEK_CALLS
     }),
+    written: &[DEEPSEEK_WRITTEN],
 };
 
 const DEEPSEEK_CALLS: Calls = Calls {
@@ -336,6 +452,14 @@ const DEEPSEEK_CALLS: Calls = Calls {
     call_opens: &[plain("<｜tool▁call▁begin｜>")],
     call_closes: &[plain("<｜tool▁call▁end｜>")],
     ..BETWEEN
+};
+
+const DEEPSEEK_WRITTEN: Written = Written {
+    opens: "<｜tool▁calls▁begin｜>",
+    closes: "<｜tool▁calls▁end｜>",
+    call: ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"],
+    several: Several::Within(""),
+    ..OBJECT
 };
 
 const DEEPSEEK_V32: Wire = Wire {
@@ -360,6 +484,20 @@ const DEEPSEEK_V32: Wire = Wire {
         })],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<｜DSML｜function_calls>\n",
+        closes: "\n</｜DSML｜function_calls>",
+        call: ["<｜DSML｜invoke name=\"", "\">\n", "</｜DSML｜invoke>"],
+        style: Style::Tags(Tags {
+            key: "<｜DSML｜parameter name=\"",
+            string: "\" string=\"true\">",
+            other: "\" string=\"false\">",
+            end: "</｜DSML｜parameter>",
+            behind: "\n",
+        }),
+        several: Several::Within("\n"),
+        ..OBJECT
+    }],
 };
 
 const GLM45: Wire = Wire {
@@ -384,6 +522,19 @@ const GLM45: Wire = Wire {
         })],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<tool_call>",
+        closes: "</tool_call>",
+        call: ["", "\n", ""],
+        style: Style::Tags(Tags {
+            key: "<arg_key>",
+            string: "</arg_key>\n<arg_value>",
+            other: "</arg_key>\n<arg_value>",
+            end: "</arg_value>",
+            behind: "\n",
+        }),
+        ..OBJECT
+    }],
 };
 
 const KIMI_K2: Wire = Wire {
@@ -404,6 +555,14 @@ const KIMI_K2: Wire = Wire {
         })],
         ..BETWEEN
     }),
+    written: &[Written {
+        opens: "<|tool_calls_section_begin|>",
+        closes: "<|tool_calls_section_end|>",
+        call: ["<|tool_call_begin|>functions.", "<|tool_call_argument_begin|>", "<|tool_call_end|>"],
+        numbered: true,
+        several: Several::Within(""),
+        ..OBJECT
+    }],
 };
 
 /// `>>>name`, a line break, the arguments; `>>>all` is text. The prompt ends in the first `>>>`.
@@ -422,6 +581,7 @@ const FUNCTIONARY: Wire = Wire {
         bodies: &[Body::Named(Named { ends: &[plain("\n")], naming: Naming::Recipient, ..NAMED })],
         ..BETWEEN
     }),
+    written: &[Written { call: ["", "\n", ""], several: Several::Apart(">>>"), last: true, ..OBJECT }],
 };
 
 const FUNCTIONARY_V31: Wire = Wire {
@@ -436,6 +596,7 @@ const FUNCTIONARY_V31: Wire = Wire {
         bodies: &[Body::Named(Named { ends: &[plain(">")], ..NAMED })],
         ..BETWEEN
     }),
+    written: &[Written { call: ["<function=", ">", "</function>"], several: Several::Apart(""), ..OBJECT }],
 };
 
 const GEMMA: Wire = Wire {
@@ -450,6 +611,12 @@ const GEMMA: Wire = Wire {
         bodies: &[Body::Named(Named { quotes: &[plain("<escape>")], ..GEMMA_CALL })],
         ..BETWEEN
     }),
+    written: &[Written {
+        call: ["<start_function_call>call:", "", "<end_function_call>"],
+        style: Style::Gemma("<escape>"),
+        several: Several::Apart(""),
+        ..OBJECT
+    }],
 };
 
 const GEMMA4: Wire = Wire {
@@ -469,6 +636,12 @@ const GEMMA4: Wire = Wire {
         bodies: &[Body::Named(Named { quotes: &[plain("<|\"|>")], ..GEMMA_CALL })],
         ..BETWEEN
     }),
+    written: &[Written {
+        call: ["<|tool_call>call:", "", "<tool_call|>"],
+        style: Style::Gemma("<|\"|>"),
+        several: Several::Apart(""),
+        ..OBJECT
+    }],
 };
 
 const GEMMA_CALL: Named = Named { lead: &[plain("call:")], brace_ends: true, syntax: Syntax::Gemma, ..NAMED };
@@ -488,4 +661,12 @@ const HARMONY: Wire = Wire {
             ..BETWEEN
         },
     }),
+    written: &[Written {
+        needs: &["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>"],
+        opens: "<|channel|>commentary to=functions.",
+        call: ["", " <|constrain|>json<|message|>", ""],
+        several: Several::Never,
+        last: true,
+        ..OBJECT
+    }],
 };

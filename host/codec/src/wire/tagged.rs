@@ -4,7 +4,7 @@ use super::delta::CallFault;
 use super::json::{push_char, push_text};
 use super::schema::Types;
 use super::sink::{Sink, Turn, in_name, push_name, starts_name};
-use super::window::{Found, Here, Mark, Window};
+use super::window::{End, Found, Here, Mark, Window};
 
 /// How names and parameters stand.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ enum At {
         types: Option<Types>,
         raw: String,
         fresh: bool,
+        /// A line break before a control token, which may belong to the mark that ends the value.
+        line: bool,
     },
 }
 
@@ -190,11 +192,11 @@ impl TaggedCall {
         }
         sink.arguments(&json);
         let fresh = self.form.breaks_line;
-        self.at = At::Value { types: waits.then_some(types), raw: String::new(), fresh };
+        self.at = At::Value { types: waits.then_some(types), raw: String::new(), fresh, line: false };
     }
 
     fn value(&mut self, window: &mut Window, sink: &mut Sink<'_>) -> Turn {
-        let At::Value { types, raw, fresh } = &mut self.at else { return Turn::On };
+        let At::Value { types, raw, fresh, line } = &mut self.at else { return Turn::On };
         if std::mem::take(fresh) && window.peek() == Some('\n') {
             sink.pop(window);
         }
@@ -203,8 +205,19 @@ impl TaggedCall {
             Found::Mark { at, .. } | Found::Maybe(at) => at,
             Found::Nothing => window.rest().len(),
         };
-        let part = &window.rest()[..until];
+        let before_mark = window.end() == End::Marker && !window.is_marker();
+        let part = window.rest()[..until].to_owned();
+        let mut part = part.as_str();
         let mut json = String::new();
+        if std::mem::take(line) && !matches!(found, Found::Mark { at: 0, .. }) {
+            match types {
+                Some(_) => raw.push('\n'),
+                None => push_char('\n', &mut json),
+            }
+        }
+        if let Some(rest) = part.strip_suffix('\n').filter(|_| self.form.breaks_line && before_mark) {
+            (part, *line) = (rest, true);
+        }
         match types {
             Some(_) => raw.push_str(part),
             None => part.chars().for_each(|c| push_char(c, &mut json)),

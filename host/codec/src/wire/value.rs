@@ -157,6 +157,11 @@ impl Value {
         }
     }
 
+    /// Whether it is inside a string between quotes of JSON, where no mark ends it.
+    pub(super) fn is_quoted(&self) -> bool {
+        matches!(self.at, At::Text { quote: Quote::Char(_), .. })
+    }
+
     /// The input ended: whether the value is whole.
     pub(super) fn finish(&mut self, out: &mut String) -> Result<bool, CallFault> {
         if self.levels.is_empty() && matches!(self.at, At::Word { .. }) {

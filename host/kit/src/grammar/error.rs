@@ -37,6 +37,16 @@ pub enum GrammarError {
         /// In the compiler's words.
         reason: String,
     },
+    /// A keyword of JSON Schema that answers cannot be held to.
+    #[error("the schema is refused{}: the keyword `{keyword}` is not supported, {instead} (grammar.keyword)", place(.at))]
+    Keyword {
+        /// JSON pointer to the part of the schema that says it; empty = the schema itself.
+        at: String,
+        /// The keyword.
+        keyword: String,
+        /// What to do about it.
+        instead: &'static str,
+    },
 }
 
 fn place(at: &str) -> String {

@@ -124,3 +124,42 @@ impl Guide {
 fn line(error: &dyn std::fmt::Display) -> String {
     super::one_line(&error.to_string())
 }
+
+/// One answer that keeps to a grammar, token by token, for whoever wants to know what a grammar lets through.
+#[derive(Debug)]
+pub struct Walk {
+    guide: Guide,
+    taken: Vec<u32>,
+    took: Duration,
+}
+
+impl Walk {
+    pub(super) fn new(guide: Guide) -> Walk {
+        Walk { guide, taken: Vec::new(), took: Duration::ZERO }
+    }
+
+    /// Tokens that may come next.
+    ///
+    /// # Errors
+    /// Why nobody knows: a token was taken that the grammar does not allow, or it is too complex to go on with.
+    pub fn allowed(&mut self) -> Result<Vec<Token>, String> {
+        self.guide.follow(&self.taken, &[]);
+        self.guide.compute();
+        self.took = self.guide.take_time();
+        let mask = self.guide.mask().map_err(str::to_owned)?;
+        let bits = mask.iter().zip(0_u32..).flat_map(|(word, at)| {
+            (0..32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| Token(at * 32 + bit))
+        });
+        Ok(bits.collect())
+    }
+
+    /// Goes on with a token.
+    pub fn take(&mut self, token: Token) {
+        self.taken.push(token.0);
+    }
+
+    /// Time that computing the last answer of [`Walk::allowed`] took, without making a list of it.
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+}

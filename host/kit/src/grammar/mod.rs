@@ -6,10 +6,13 @@
 mod beside;
 mod error;
 mod guide;
+mod keywords;
 mod schema;
 mod soon;
 
 pub use error::GrammarError;
+pub use guide::Walk;
+pub use keywords::ignored_keywords;
 
 pub(crate) use beside::{MaskCost, Masks};
 pub(crate) use guide::Guide;
@@ -66,6 +69,14 @@ impl Grammars {
     /// A guide for one answer.
     pub(crate) fn guide(&self, grammar: &Grammar) -> Result<Guide, GrammarError> {
         self.matcher(grammar).map(Guide::new)
+    }
+
+    /// Walks through answers of a grammar.
+    ///
+    /// # Errors
+    /// As [`Grammars::check`].
+    pub fn walk(&self, grammar: &Grammar) -> Result<Walk, GrammarError> {
+        self.guide(grammar).map(Walk::new)
     }
 
     fn matcher(&self, grammar: &Grammar) -> Result<Matcher, GrammarError> {

@@ -4,7 +4,7 @@ use llguidance::api::TopLevelGrammar;
 use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
 use serde_json::{Map, Value};
 
-use super::{GrammarError, parse};
+use super::{GrammarError, keywords, parse};
 
 /// Whitespace between two tokens of JSON: nothing, a space, or one indented line. Small models fall into endless runs
 /// where any amount is allowed.
@@ -12,11 +12,11 @@ const WHITESPACE: &str = r"( |\n[ \t]{0,16})?";
 /// Parts that are tried one by one to find the one at fault.
 const TRIES_MAX: usize = 64;
 /// Keywords whose value is a schema.
-const ONE: [&str; 2] = ["items", "additionalProperties"];
+const ONE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
 /// Keywords whose value is an object of schemas.
 const NAMED: [&str; 4] = ["properties", "patternProperties", "$defs", "definitions"];
 /// Keywords whose value is a list of schemas.
-const LISTED: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const LISTED: [&str; 5] = ["anyOf", "oneOf", "allOf", "prefixItems", "items"];
 /// Where a root keeps what its references point to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
@@ -24,6 +24,7 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 pub(super) fn compile(factory: &ParserFactory, text: &str) -> Result<Matcher, GrammarError> {
     let schema: Value =
         serde_json::from_str(text).map_err(|error| GrammarError::NotASchema { why: error.to_string() })?;
+    keywords::check(&schema)?;
     match &schema {
         Value::Bool(true) => attempt(factory, &Value::Object(Map::new())),
         Value::Object(_) => attempt(factory, &schema).map_err(|error| locate(factory, &schema, error)),
@@ -66,7 +67,7 @@ fn locate(factory: &ParserFactory, root: &Value, error: GrammarError) -> Grammar
 }
 
 /// The schemas inside of one, each with the step to it.
-fn parts(schema: &Value) -> Vec<(String, &Value)> {
+pub(super) fn parts(schema: &Value) -> Vec<(String, &Value)> {
     let mut parts = Vec::new();
     for key in ONE {
         parts.extend(schema.get(key).map(|part| (format!("/{key}"), part)));
