@@ -2,29 +2,21 @@
 
     openai_conversation.py BASE_URL MODEL [API_KEY]
 
-BASE_URL ends in /v1. With API_KEY the server must require it. Prints one `ok` line per step; exits 1 on the first
-that does not hold. Works with any model: nothing is expected of the words, only that they agree with each other.
+BASE_URL ends in /v1. With API_KEY the server must require it. Works with any model that has a chat template.
 """
 
 import asyncio
-import sys
 
 import openai
 import pydantic
 
-STEPS = []
-
-
-def step(function):
-    """Registers a step; its name is the claim."""
-    STEPS.append(function)
-    return function
+from steps import main, raised, step
 
 
 class Conversation:
     """The server under test and the question that most steps ask."""
 
-    def __init__(self, base_url, model, key):
+    def __init__(self, base_url, model, key=None):
         self.base_url, self.model, self.key = base_url, model, key
         self.client = self.connect(key or "unused")
 
@@ -57,14 +49,10 @@ def counts(usage):
 
 def refused(error, call, code=None, param=None):
     """`call` raises `error` with this code and field."""
-    try:
-        call()
-    except error as refusal:
-        assert code is None or refusal.code == code, f"code {refusal.code}, expected {code}"
-        assert param is None or refusal.param == param, f"param {refusal.param}, expected {param}"
-        assert refusal.request_id, "no request id"
-        return
-    raise AssertionError(f"not refused with {error.__name__}")
+    refusal = raised(error, call)
+    assert code is None or refusal.code == code, f"code {refusal.code}, expected {code}"
+    assert param is None or refusal.param == param, f"param {refusal.param}, expected {param}"
+    assert refusal.request_id, "no request id"
 
 
 @step
@@ -121,6 +109,119 @@ def an_answer_has_the_form_of_a_class(talk):
         code="invalid_grammar",
         param="response_format",
     )
+
+
+class Weather(pydantic.BaseModel):
+    """The weather of a city."""
+
+    city: str = pydantic.Field(max_length=12)
+
+
+@step
+def a_class_is_a_tool_whose_call_is_parsed(talk):
+    fields = {"model": talk.model, "messages": [{"role": "user", "content": "Weather in Oslo?"}], "temperature": 0}
+    fields |= {"tools": [openai.pydantic_function_tool(Weather)], "tool_choice": "required", "max_tokens": 80}
+    fields |= {"parallel_tool_calls": False}
+    whole = talk.client.chat.completions.parse(**fields).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    (call,) = whole.message.tool_calls
+    assert isinstance(call.function.parsed_arguments, Weather), call
+    pieces, names = [], []
+    with talk.client.chat.completions.stream(**fields) as stream:
+        for event in stream:
+            if event.type == "tool_calls.function.arguments.delta":
+                pieces.append(event.arguments_delta)
+            if event.type == "tool_calls.function.arguments.done":
+                names.append(event.name)
+        (again,) = stream.get_final_completion().choices[0].message.tool_calls
+    assert "".join(pieces) == again.function.arguments == call.function.arguments
+    assert names == ["Weather"]
+    messages = [*fields["messages"], whole.message, {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+    said = talk.client.chat.completions.create(model=talk.model, messages=messages, max_tokens=8)
+    assert said.choices[0].message.content
+
+
+@step
+def the_helpers_events_tell_the_answer_as_it_grows(talk):
+    messages = [{"role": "user", "content": "Name three colors."}]
+    # The helper takes an answer that was cut for an error.
+    fields = {"model": talk.model, "messages": messages, "temperature": 0, "max_tokens": 400, "logprobs": True}
+    fields |= {"stop": ["\n", ".", ","]}
+    seen = {}
+    with talk.client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
+        for event in stream:
+            seen.setdefault(event.type, []).append(event)
+        final = stream.get_final_completion()
+    text = final.choices[0].message.content
+    assert "".join(event.delta for event in seen["content.delta"]) == text
+    assert seen["content.done"][0].content == text
+    assert len(seen["logprobs.content.done"][0].content) == len(final.choices[0].logprobs.content) > 0
+    assert final.usage.completion_tokens > 0
+
+
+@step
+def headers_come_with_answers_and_streams(talk):
+    messages = [{"role": "user", "content": "x"}]
+    chats, fields = talk.client.chat.completions, {"model": talk.model, "messages": messages, "max_tokens": 4}
+    raw = chats.with_raw_response.create(**fields)
+    assert raw.headers["content-type"] == "application/json" and raw.headers["x-request-id"]
+    assert raw.parse().id.startswith("chatcmpl-") and raw.http_response.json()["object"] == "chat.completion"
+    warned = chats.with_raw_response.create(**fields, extra_body={"frobnicate": 1})
+    assert warned.headers["x-superfluid-warnings"].startswith("frobnicate")
+    with chats.with_streaming_response.create(**fields, stream=True) as response:
+        assert response.headers["content-type"] == "text/event-stream"
+        lines = [line for line in response.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    named = chats.with_raw_response.create(**fields, extra_headers={"X-Request-Id": "mine-1"})
+    assert named.headers["x-request-id"] == "mine-1"
+
+
+def near(scores, others):
+    """The same, but for what the shape of a batch changes in a number; the first has none."""
+    pairs = zip(scores[1:], others[1:])
+    return len(scores) == len(others) and scores[0] is others[0] is None and all(abs(a - b) < 0.5 for a, b in pairs)
+
+
+@step
+def a_prompt_is_scored_token_by_token(talk):
+    prompt = "The capital of France is Paris, and the sea is blue."
+    asked = {"echo": True, "logprobs": 2}
+    scored = talk.complete(prompt=prompt, max_tokens=0, **asked)
+    choice, count = scored.choices[0], scored.usage.prompt_tokens
+    assert choice.text == prompt and scored.usage.completion_tokens == 0 and choice.finish_reason == "length"
+    logprobs = choice.logprobs
+    lists = (logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, logprobs.text_offset)
+    assert [len(entries) for entries in lists] == [count] * 4
+    assert logprobs.token_logprobs[0] is None and logprobs.top_logprobs[0] is None
+    assert all(value <= 0 for value in logprobs.token_logprobs[1:])
+    offsets = [*logprobs.text_offset, len(prompt)]
+    pieces = [prompt[start:end] for start, end in zip(offsets, offsets[1:])]
+    assert pieces == logprobs.tokens, (pieces, logprobs.tokens)
+    for token, value, top in zip(logprobs.tokens[1:], logprobs.token_logprobs[1:], logprobs.top_logprobs[1:]):
+        assert top[token] == value and len(top) in (2, 3), (token, top)
+
+    # What harnesses ask: one token behind what is scored, and the prompt as tokens.
+    tokens = talk.client.post("/tokenize", cast_to=object, body={"prompt": prompt})["tokens"]
+    one = talk.complete(prompt=tokens, max_tokens=1, **asked).choices[0]
+    assert near(one.logprobs.token_logprobs[:-1], logprobs.token_logprobs)
+    assert one.text.startswith(prompt) and one.logprobs.text_offset[-1] == len(prompt)
+    # The likeliest continuation, drawn token by token, scores as it was drawn.
+    drawn = talk.complete(prompt=prompt, max_tokens=6, logprobs=0).choices[0]
+    again = talk.complete(prompt=prompt + drawn.text, max_tokens=0, echo=True, logprobs=0).choices[0].logprobs
+    if again.tokens[-6:] == drawn.logprobs.tokens:
+        for mine, theirs in zip(again.token_logprobs[-6:], drawn.logprobs.token_logprobs):
+            assert abs(mine - theirs) < 0.05, (again.token_logprobs[-6:], drawn.logprobs.token_logprobs)
+
+    chunks = list(talk.complete(prompt=prompt, max_tokens=1, n=2, stream=True, **asked))
+    for index in (0, 1):
+        parts = [c for chunk in chunks for c in chunk.choices if c.index == index]
+        assert "".join(part.text for part in parts).startswith(prompt)
+        joined = [value for part in parts if part.logprobs for value in part.logprobs.token_logprobs]
+        assert near(joined[:-1], one.logprobs.token_logprobs[:-1])
+    longer = talk.complete(prompt=prompt * 30, max_tokens=0, **asked)
+    assert len(longer.choices[0].logprobs.tokens) == longer.usage.prompt_tokens > 256
+    again = longer.choices[0].logprobs.token_logprobs[:count]
+    assert near(again, logprobs.token_logprobs), (again, logprobs.token_logprobs)
 
 
 @step
@@ -183,7 +284,9 @@ def a_streamed_stop_string_is_never_shown(talk):
 @step
 def a_seed_repeats_an_answer(talk):
     def text(seed):
-        return talk.chat(temperature=1, seed=seed).choices[0].message.content
+        # A prompt that is computed anew is computed in the same way each time.
+        apart = {"cache_prompt": False}
+        return talk.chat(temperature=1, seed=seed, extra_body=apart).choices[0].message.content
 
     for seed in (0, 7, -1):
         assert text(seed) == text(seed), f"seed {seed}"
@@ -325,22 +428,5 @@ def eight_streams_at_once_are_all_answered(talk):
         assert chunks[-1].choices[0].finish_reason in ("stop", "length")
 
 
-def main():
-    if len(sys.argv) not in (3, 4):
-        print(__doc__, file=sys.stderr)
-        return 2
-    talk = Conversation(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) == 4 else None)
-    print(f"openai {openai.__version__}")
-    for function in STEPS:
-        claim = function.__name__.replace("_", " ")
-        try:
-            function(talk)
-        except Exception as failure:  # any failure of a step is a finding
-            print(f"FAILED {claim}: {type(failure).__name__}: {failure}")
-            return 1
-        print(f"ok {claim}", flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(Conversation, "openai")

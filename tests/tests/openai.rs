@@ -2,48 +2,20 @@
 //! client library shows: headers, what was cached, and how an answer ended.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sf_tests::{Server, ToyModel, build_sample, real_model, repository, toy_model};
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-}
-
-/// A virtual environment with the pinned client, and transformers with its jinja2, made once per set of pins.
-fn python() -> PathBuf {
-    let requirements = repository().join("tests/python/requirements.txt");
-    let pins = std::fs::read_to_string(&requirements).unwrap();
-    let name: String = pins.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-    let dir = std::env::home_dir().unwrap().join(".cache/superfluid/python").join(name);
-    let (python, done) = (dir.join("bin/python"), dir.join("complete"));
-    // Tests are processes of their own: one makes it, the others wait.
-    std::fs::create_dir_all(dir.parent().unwrap()).unwrap();
-    let turn = std::fs::File::create(dir.with_extension("lock")).unwrap();
-    turn.lock().unwrap();
-    if !done.is_file() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&dir));
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "-r"]).arg(&requirements));
-        std::fs::write(&done, "").unwrap();
-    }
-    python
-}
+use sf_tests::{Server, ToyModel, build_sample, python, real_model, repository, run, toy_model};
 
 #[test]
 fn engine_the_official_python_client_is_served() {
     let model = real_model("SmolLM2-135M-Instruct.Q4_1.gguf");
+    // SmolLM2's own template shows no tools.
+    let template = repository().join("host/codec/tests/templates/families/hermes.jinja");
     let server = Server::start(&[
         model.to_str().unwrap(),
+        "--chat-template",
+        template.to_str().unwrap(),
         "--threads",
         "1",
         "--max-context",
@@ -51,18 +23,20 @@ fn engine_the_official_python_client_is_served() {
         "--api-key",
         "sesame",
     ]);
-    run(Command::new(python()).arg(repository().join("tests/python/openai_conversation.py")).args([
-        &server.url("/v1"),
-        "SmolLM2-135M-Instruct.Q4_1",
-        "sesame",
-    ]));
+    run(Command::new(python("requirements.txt"))
+        .arg(repository().join("tests/python/openai_conversation.py"))
+        .args([&server.url("/v1"), "SmolLM2-135M-Instruct.Q4_1", "sesame"]));
 }
 
 /// The renderer that writes them is transformers' own; `host/codec/tests/templates.rs` holds ours against them.
 #[test]
 fn the_goldens_of_the_templates_are_what_transformers_says() {
     let folder = repository().join("host/codec/tests/templates");
-    let output = Command::new(python()).arg(folder.join("golden.py")).arg("--print").output().unwrap();
+    let output = Command::new(python("requirements.txt"))
+        .arg(folder.join("golden.py"))
+        .arg("--print")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("goldens.json")).unwrap()).unwrap();
@@ -204,6 +178,44 @@ fn engine_tokens_end_an_answer_where_they_are_told_to() {
     assert_eq!(drawn(&later), 7);
     later["min_tokens"] = json!(21);
     assert_eq!(toy.ask(&later, &[]).status, 400);
+}
+
+#[test]
+fn engine_a_scored_prompt_is_what_drawing_it_would_have_told() {
+    let toy = toy(&[]);
+    let text = "every byte of this is a token of its own ".repeat(5);
+    let tokens: Vec<u8> = text.bytes().collect();
+    let asked = |prompt: &[u8], more: Value| {
+        let mut body = json!({"prompt": prompt, "temperature": 0, "logprobs": 20});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let asked = toy.ask(&body, &[]);
+        assert_eq!(asked.status, 200, "{}", asked.body);
+        asked.body
+    };
+    let scored = asked(&tokens, json!({"echo": true, "max_tokens": 0}));
+    assert_eq!(scored["choices"][0]["text"], text);
+    assert_eq!(scored["usage"]["completion_tokens"], 0);
+    let logprobs = &scored["choices"][0]["logprobs"];
+    let offsets: Vec<usize> = (0..tokens.len()).collect();
+    assert_eq!(logprobs["text_offset"], json!(offsets));
+    assert_eq!((&logprobs["token_logprobs"][0], &logprobs["top_logprobs"][0]), (&Value::Null, &Value::Null));
+    // Around the borders of the chunks in which it is computed too.
+    for at in [1, 2, 63, 64, 65, 128, tokens.len() - 1] {
+        let next = asked(&tokens[..at], json!({"max_tokens": 1}));
+        let (drawn, told) =
+            (&next["choices"][0]["logprobs"]["top_logprobs"][0], &logprobs["top_logprobs"][at]);
+        for (token, value) in drawn.as_object().unwrap() {
+            let other = told[token].as_f64().unwrap_or_else(|| panic!("{token:?} is not in {told}"));
+            assert!((value.as_f64().unwrap() - other).abs() < 1e-4, "{at}, {token:?}: {value} {other}");
+        }
+        let own = &told[logprobs["tokens"][at].as_str().unwrap()];
+        assert_eq!(&logprobs["token_logprobs"][at], own);
+    }
+    // What is there already is computed again, and serves whoever does not want scores.
+    let again = asked(&tokens, json!({"echo": true, "max_tokens": 0}));
+    assert_eq!((&again["choices"], &again["usage"]), (&scored["choices"], &scored["usage"]));
+    let unscored = toy.ask(&json!({"prompt": tokens, "max_tokens": 2}), &[]);
+    assert!(unscored.cached() > 100, "{}", unscored.body);
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn engine_a_real_model_answers_in_the_form_that_was_asked_for() {
     check(json!({"guided_regex": "[A-Z][a-z]{3,9}\\."}), &|text| text.ends_with('.') && text.len() < 12);
     check(json!({"structured_outputs": {"choice": ["yes", "no"]}}), &|text| ["yes", "no"].contains(&text));
     // Text runs free up to the first word that opens a tag, and again behind it.
-    let begins = ["a", "e", "i", "o"];
-    let tag = |begin: &&str| json!({"begin": format!("{begin}"), "schema": {"enum": ["<x>"]}, "end": "!"});
+    let begins = ['a', 'e', 'i', 'o'];
+    let tag = |begin: &char| json!({"begin": begin, "schema": {"enum": ["<x>"]}, "end": "!"});
     let tags = json!({"type": "structural_tag", "triggers": begins, "structures": begins.iter().map(tag).collect::<Vec<_>>()});
     check(json!({"response_format": tags, "max_tokens": 60}), &|text| {
         let opened = text.matches(begins).count();

@@ -30,7 +30,7 @@ impl Babble {
         let entry = |word: usize, logprob| (Token(word as u32), WORDS[word].as_bytes().to_vec(), logprob);
         let (token, bytes, logprob) = entry(word, -0.5);
         let top = (0..top as usize).map(|rank| entry((word + rank) % WORDS.len(), -0.5 - rank as f32));
-        TokenInfo { token, bytes, logprob, top: top.collect() }
+        TokenInfo { token, bytes, logprob: Some(logprob), top: top.collect() }
     }
 
     fn answer(turn: &Turn, prompt: &[Token], choice: u32) -> Vec<TurnEvent> {
@@ -54,7 +54,13 @@ impl Babble {
             .collect();
         let reason = if stop.is_some() { FinishReason::Stop } else { FinishReason::Length };
         let completion_tokens = words.len() as u32;
-        events.push(TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens: 0 });
+        events.push(TurnEvent::Finished {
+            choice,
+            reason,
+            completion_tokens,
+            reasoning_tokens: 0,
+            cached_tokens: 0,
+        });
         events
     }
 }

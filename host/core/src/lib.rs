@@ -24,7 +24,9 @@ pub use json::Json;
 pub use options::{EngineOption, OptionValue};
 pub use qos::QosClass;
 pub use sampling::{SamplerSpec, SamplingParams};
-pub use step::{Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, StepOut, StepPlan};
+pub use step::{
+    Direction, Feed, LaneFault, LaneOp, LaneOut, LaneSpec, Move, Sampled, Score, StepOut, StepPlan,
+};
 pub use turn::{
     AnswerPart, Chat, Content, Ending, FinishReason, Input, Message, Part, Rendering, Role, Span, TokenInfo,
     Tool, ToolCall, ToolChoice, Turn, TurnEvent,

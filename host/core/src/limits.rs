@@ -112,6 +112,8 @@ pub const PRESSURE_LOW_PCT: u32 = 70;
 pub const PIN_BUDGET_PCT: u32 = 50;
 /// Longest pin.
 pub const PIN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Prompt tokens scored in one step, all lanes together: each needs a whole row of logits.
+pub const SCORES_MAX: u32 = 64;
 /// Fewest positions worth taking over from an earlier request.
 pub const PREFIX_TOKENS_MIN: u32 = 16;
 /// Default `--prefix-blob-budget-mb`: host memory for evicted prefixes of one engine.

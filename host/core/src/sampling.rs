@@ -51,6 +51,8 @@ pub struct SamplerSpec {
     pub bias: Vec<(Token, f32)>,
     /// `Some(n)`: report the chosen token's log-probability and the `n` likeliest.
     pub logprobs: Option<u32>,
+    /// Report the log-probability of every prompt token but the first as well; needs `logprobs`.
+    pub scores_prompt: bool,
     /// Generated tokens before which none that ends the request is drawn; 0 = off.
     pub min_tokens: u32,
     /// The form of the generated text.
@@ -72,6 +74,7 @@ impl Default for SamplerSpec {
             seed: 0,
             bias: Vec::new(),
             logprobs: None,
+            scores_prompt: false,
             min_tokens: 0,
             grammar: None,
         }

@@ -19,7 +19,8 @@ pub struct StepPlan {
     pub ops: Vec<LaneOp>,
     /// At most one per lane. May be empty: then only the operations happen.
     pub feeds: Vec<Feed>,
-    /// What the feeds' ranges point into.
+    /// What the feeds' ranges point into. Behind a run that ends inside the prompt of a lane which scores it stands the token
+    /// that follows the run.
     pub tokens: Vec<Token>,
     /// Steps of this tick at most; 0 counts as 1.
     pub steps_max: u32,
@@ -146,6 +147,8 @@ pub struct StepOut {
     pub last: bool,
     /// One per lane fed in this step, in the plan's order, then (in step 0) one per operation that failed.
     pub lanes: Vec<LaneOut>,
+    /// In step 0, prompt tokens of lanes that score their prompt; of each lane in the order of positions.
+    pub scores: Vec<Score>,
     /// In step 0, one per [`LaneOp::Stash`] and [`LaneOp::Restore`] that succeeded.
     pub moves: Vec<Move>,
     /// Time in kernels as the runtime measured it, nanoseconds; 0 = not measured.
@@ -160,6 +163,7 @@ impl StepOut {
     /// Empties it and keeps its buffers.
     pub fn clear(&mut self) {
         self.lanes.clear();
+        self.scores.clear();
         self.moves.clear();
         (self.step, self.last, self.device_ns) = (0, false, 0);
         (self.mask_ns, self.mask_wait_ns) = (0, 0);
@@ -211,6 +215,17 @@ pub struct Sampled {
     pub logprob: Option<f32>,
     /// The likeliest tokens with theirs, best first.
     pub top: Vec<(Token, f32)>,
+}
+
+/// A token of a prompt as the model saw it coming.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Score {
+    /// The lane.
+    pub lane: LaneId,
+    /// Where the token stands; never 0.
+    pub position: u32,
+    /// The token, as if it had been drawn.
+    pub sampled: Sampled,
 }
 
 /// A fault that ends one lane and leaves its neighbours alone.

@@ -269,7 +269,7 @@ pub struct Turn {
     pub input: Input,
     /// Sampling fields as given.
     pub sampling: SamplingParams,
-    /// Tokens to generate at most; `None` = up to the window.
+    /// Tokens to generate at most; `None` = up to the window, 0 = none: only the prompt is computed.
     pub max_tokens: Option<u32>,
     /// Text that ends the answer and is not part of it.
     pub stop: Vec<String>,
@@ -277,6 +277,8 @@ pub struct Turn {
     pub choices: u32,
     /// `Some(n)`: log-probabilities with the `n` likeliest alternatives.
     pub logprobs: Option<u32>,
+    /// The tokens of the prompt come back before each answer with theirs; needs `logprobs`.
+    pub scores_prompt: bool,
     /// Tokens that end the answer and are not part of it, besides the model's own.
     pub stop_tokens: Vec<Token>,
     /// Tokens to generate at least: until then no token ends the answer.
@@ -334,22 +336,29 @@ pub enum AnswerPart {
     },
 }
 
-/// A token of an answer, when log-probabilities were asked for.
+/// A token of an answer or its prompt, when log-probabilities were asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenInfo {
     /// The token.
     pub token: Token,
     /// Its bytes; may be a part of a character.
     pub bytes: Vec<u8>,
-    /// Natural log-probability.
-    pub logprob: f32,
+    /// Natural log-probability; the first token of a prompt has none, because nothing stands before it.
+    pub logprob: Option<f32>,
     /// The likeliest tokens: id, bytes, log-probability; best first.
     pub top: Vec<(Token, Vec<u8>, f32)>,
 }
 
-/// What is streamed back. Per choice: any number of deltas and parts, then one `Finished`. `Failed` ends the whole turn.
+/// What is streamed back. Per choice: its prompt when that is scored, any number of deltas and parts, then one `Finished`. `Failed` ends the whole turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEvent {
+    /// More tokens of the prompt of a choice.
+    Prompt {
+        /// Which answer, from 0.
+        choice: u32,
+        /// The tokens, in order.
+        tokens: Vec<TokenInfo>,
+    },
     /// More text.
     Delta {
         /// Which answer, from 0.
@@ -374,6 +383,8 @@ pub enum TurnEvent {
         reason: FinishReason,
         /// Tokens generated for it.
         completion_tokens: u32,
+        /// Of these, tokens of the reasoning before the answer.
+        reasoning_tokens: u32,
         /// Tokens of its prompt that were not computed again, because their KV was there already.
         cached_tokens: u32,
     },

@@ -105,6 +105,7 @@ impl Chat<'_> {
             stop: Vec::new(),
             choices: 1,
             logprobs: None,
+            scores_prompt: false,
             stop_tokens: Vec::new(),
             min_tokens: 0,
             form: None,
@@ -125,7 +126,7 @@ impl Chat<'_> {
                 }
                 // Beside the answer, which alone may be piped on.
                 TurnEvent::Part { part: AnswerPart::Reasoning(text), .. } => think(&text),
-                TurnEvent::Part { .. } => {}
+                TurnEvent::Part { .. } | TurnEvent::Prompt { .. } => {}
                 TurnEvent::Finished { .. } => print("\n")?,
                 TurnEvent::Failed(fault) => return Err(Fatal::failed(fault)),
             }

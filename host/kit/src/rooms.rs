@@ -10,14 +10,20 @@ impl Rooms {
     /// Empties an answer and keeps the lists that its reader left in it.
     pub fn clear(&mut self, out: &mut StepOut) {
         for old in out.lanes.drain(..) {
-            if let Ok(Some(sampled)) = old.result
-                && sampled.top.capacity() > 0
-                && self.0.len() < limits::LANES_MAX as usize
-            {
-                self.0.push(sampled.top);
+            if let Ok(Some(sampled)) = old.result {
+                self.keep(sampled.top);
             }
         }
+        for old in out.scores.drain(..) {
+            self.keep(old.sampled.top);
+        }
         out.clear();
+    }
+
+    fn keep(&mut self, top: Vec<(Token, f32)>) {
+        if top.capacity() > 0 && self.0.len() < (limits::LANES_MAX + limits::SCORES_MAX) as usize {
+            self.0.push(top);
+        }
     }
 
     /// A list, empty; it may have room already.

@@ -86,6 +86,51 @@ fn a_lane_cut_and_fed_again_draws_as_before() {
     assert_eq!(token(&first[0]), token(&again[0]));
 }
 
+/// What a softmax over the no-op model's whole row says of `token` after `last` at `position`.
+fn scored(last: u32, position: u32, token: u32) -> f32 {
+    let row = noop::row_of(last, position);
+    let sum: f64 = (0..noop::VOCAB).map(|id| f64::from(noop::logit(row, id)).exp()).sum();
+    (f64::from(noop::logit(row, token as usize)) - sum.ln()) as f32
+}
+
+#[test]
+fn prompt_tokens_are_scored_however_the_prompt_is_cut() {
+    let prompt: Vec<u32> = (0..9).map(|at| at * 5 % 64).collect();
+    let sampler = || SamplerSpec { logprobs: Some(2), scores_prompt: true, ..SamplerSpec::default() };
+    let check = |cuts: &[usize]| {
+        let mut executor = executor(vec![]);
+        let mut plan = Plan::new().op(open_with(0, sampler(), prompt.len() as u32));
+        let (mut scores, mut drawn, mut at) = (Vec::new(), None, 0);
+        for cut in cuts {
+            let last = *cut == prompt.len();
+            plan = plan.feed(0, at as u32, &prompt[at..*cut], last);
+            // The token behind a run that ends inside the prompt.
+            plan.0.tokens.extend(prompt.get(*cut).map(|token| Token(*token)));
+            let mut outs = std::mem::replace(&mut plan, Plan::new()).tick(&mut executor);
+            scores.append(&mut outs[0].scores);
+            drawn = outs[0].lanes[0].result.clone().unwrap();
+            at = *cut;
+        }
+        assert_eq!(drawn.unwrap().token.0, greedy(prompt[8], 8));
+        assert_eq!(scores.iter().map(|score| score.position).collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
+        for score in &scores {
+            let (at, sampled) = (score.position, &score.sampled);
+            let (last, token) = (prompt[at as usize - 1], prompt[at as usize]);
+            let expect = scored(last, at - 1, token);
+            assert_eq!((score.lane, sampled.token.0), (LaneId(0), token));
+            assert!((sampled.logprob.unwrap() - expect).abs() < 1e-4, "{score:?}: {expect}");
+            assert_eq!((sampled.top.len(), sampled.top[0].0.0), (2, greedy(last, at - 1)));
+        }
+    };
+    check(&[9]);
+    check(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    check(&[4, 8, 9]);
+
+    let mut executor = executor(vec![]);
+    let plan = Plan::new().op(open_with(0, sampler(), 9)).feed(0, 0, &[1, 2], false);
+    assert_eq!(code(&plan.run(&mut executor)[0]), SFR_E_ARG, "nothing stands behind the run");
+}
+
 #[test]
 fn a_penalty_on_generated_tokens_follows_the_lane_and_spares_its_prompt() {
     let sampler = SamplerSpec { presence_penalty: 100.0, ..SamplerSpec::default() };

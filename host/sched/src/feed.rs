@@ -1,7 +1,7 @@
 //! What the lanes are fed in the next tick: a token of the decoding lanes and a chunk of prompts, or several decode steps
 //! when no prompt is pending.
 
-use sf_core::{Feed, QosClass, StepPlan};
+use sf_core::{Feed, QosClass, StepPlan, limits};
 
 use crate::lane::{End, Entry, Lane};
 use crate::queue::patience;
@@ -125,14 +125,17 @@ impl Scheduler {
         for at in &fare.decodes {
             push(&mut self.lanes[*at], 1, 0, plan);
         }
-        let mut last = 0;
+        let (mut last, mut scores) = (0, limits::SCORES_MAX);
         for at in &fare.prompts {
             let lane = &mut self.lanes[*at];
-            let most = chunk.min(lane.feedable());
+            let scored = lane.job.wants_scores();
+            let most = chunk.min(lane.feedable()).min(if scored { scores } else { u32::MAX });
             if most == 0 {
                 continue;
             }
-            chunk -= push(lane, most, 0, plan);
+            let fed = push(lane, most, 0, plan);
+            chunk -= fed;
+            scores -= if scored { fed } else { 0 };
             last = last.max(lane.started);
             lane.passed = 0;
         }
@@ -153,6 +156,9 @@ fn push(lane: &mut Lane, most: u32, more: u32, plan: &mut StepPlan) -> u32 {
     plan.tokens.extend_from_slice(run);
     let end = plan.tokens.len() as u32;
     let sample = run.len() == pending.len();
+    if lane.job.wants_scores() {
+        plan.tokens.extend(pending.get(run.len()));
+    }
     plan.feeds.push(Feed { lane: lane.id, tokens: start..end, pos0: lane.len, sample, more });
     lane.fed = end - start;
     lane.shielded = lane.shielded.saturating_sub(1);

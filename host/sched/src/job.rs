@@ -19,6 +19,8 @@ pub(crate) struct Job {
     /// The prompt, then what was drawn and not an end.
     pub(crate) tokens: Vec<Token>,
     pub(crate) prompt_len: u32,
+    /// The last position of the prompt whose score was reported; the first has none.
+    pub(crate) scored: u32,
     /// Tokens drawn, ends included.
     pub(crate) drawn: u32,
     sampler: SamplerSpec,
@@ -57,6 +59,7 @@ impl Job {
             request: admission.request,
             prompt_len: admission.prompt.len() as u32,
             tokens: admission.prompt,
+            scored: 0,
             drawn: 0,
             sampler: admission.sampler,
             stop: admission.stop,
@@ -82,10 +85,15 @@ impl Job {
 
     pub(crate) fn spec(&self) -> LaneSpec {
         LaneSpec {
-            sampler: self.sampler.clone(),
+            sampler: SamplerSpec { scores_prompt: self.wants_scores(), ..self.sampler.clone() },
             ends: Arc::clone(&self.stop.end_tokens),
             prompt_len: self.prompt_len,
         }
+    }
+
+    /// Whether tokens of its prompt are still to be scored.
+    pub(crate) fn wants_scores(&self) -> bool {
+        self.sampler.scores_prompt && self.scored + 1 < self.prompt_len
     }
 
     /// Tokens that it may still draw when its lane holds `len` positions and nothing is pending.

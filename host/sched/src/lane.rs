@@ -1,6 +1,6 @@
 //! One running request: how far its lane is, how it got there, and what becomes of the lane when it ends.
 
-use sf_core::{LaneId, Moment, QosClass, StashKey};
+use sf_core::{LaneId, Moment, QosClass, StashKey, limits};
 
 use crate::ability::Way;
 use crate::job::Job;
@@ -111,7 +111,8 @@ impl Lane {
 
     /// Tokens that its next feed may have.
     pub(crate) fn feedable(&self) -> u32 {
-        self.pending().min(self.run_max).min(self.stop_at.saturating_sub(self.len))
+        let scores = if self.job.wants_scores() { limits::SCORES_MAX } else { u32::MAX };
+        self.pending().min(self.run_max).min(self.stop_at.saturating_sub(self.len)).min(scores)
     }
 
     /// Whether plans may feed it.

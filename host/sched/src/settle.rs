@@ -1,6 +1,6 @@
 //! What a step brought: positions, drawn tokens, faults, and what they mean for requests and lanes.
 
-use sf_core::{FinishReason, LaneFault, LaneOut, Moment, QosClass, Sampled, StepOut};
+use sf_core::{FinishReason, LaneFault, LaneOut, Moment, QosClass, Sampled, Score, StepOut};
 
 use crate::ability::Way;
 use crate::job::{Drawn, Job};
@@ -39,6 +39,7 @@ impl Scheduler {
                 self.settle_fault(lane_out, outcomes);
             }
             self.confirm(outcomes);
+            self.take_scores(&out.scores, outcomes);
         }
         for lane_out in &out.lanes[..fed] {
             self.settle_lane(lane_out, &mut tally, outcomes);
@@ -131,6 +132,19 @@ impl Scheduler {
             }
             let waited = lane.admitted.since(job.arrived);
             outcomes.push(Outcome::Started { request: job.request, cached: job.cached, waited });
+        }
+    }
+
+    /// Prompt tokens were scored. What was reported before the lane was lost is not reported again.
+    fn take_scores(&mut self, scores: &[Score], outcomes: &mut Vec<Outcome>) {
+        for score in scores {
+            let Some(at) = self.at(score.lane) else { continue };
+            let lane = &mut self.lanes[at];
+            if lane.entry != Entry::Open || lane.end != End::No || score.position <= lane.job.scored {
+                continue;
+            }
+            lane.job.scored = score.position;
+            outcomes.push(Outcome::Scored { request: lane.job.request, sampled: score.sampled.clone() });
         }
     }
 

@@ -42,6 +42,10 @@ impl Source {
 impl Scheduler {
     /// Finds the longest beginning that is there, or will be soon.
     pub(crate) fn probe(&self, job: &Job) -> Source {
+        // Only what is computed can be scored.
+        if job.wants_scores() {
+            return Source::Cold;
+        }
         // The last token is always computed: its logits are wanted.
         let tokens = &job.tokens[..job.tokens.len() - 1];
         if !job.reuse || (tokens.len() as u32) < limits::PREFIX_TOKENS_MIN {

@@ -132,6 +132,13 @@ pub enum Outcome {
         /// Time in the queue, up to the plan that gave it the lane.
         waited: Duration,
     },
+    /// The next token of its prompt, from the second one on, as the model saw it coming. Before all drawn ones.
+    Scored {
+        /// The request.
+        request: RequestId,
+        /// The token.
+        sampled: Sampled,
+    },
     /// It drew a token. End-of-text tokens are not reported.
     Token {
         /// The request.

@@ -14,12 +14,16 @@ pub(crate) struct Parts {
     failures: metrics::Counter,
     called: bool,
     deltas: Vec<Delta>,
+    /// Tokens that were reasoning.
+    reasoned: u32,
+    /// Tokens since the last delta: what they are shows with the next.
+    undecided: u32,
 }
 
 impl Parts {
     pub(crate) fn new(parser: Parser, request: RequestId, model: &str) -> Parts {
         let failures = metrics::counter!("superfluid_tool_call_failures_total", "model" => model.to_owned());
-        Parts { parser, request, failures, called: false, deltas: Vec::new() }
+        Parts { parser, request, failures, called: false, deltas: Vec::new(), reasoned: 0, undecided: 0 }
     }
 
     /// Whether a call came to its end: then the answer ends for it.
@@ -27,21 +31,44 @@ impl Parts {
         self.called
     }
 
-    /// More text.
+    /// Tokens that were reasoning, its marks not among them.
+    pub(crate) fn reasoned(&self) -> u32 {
+        self.reasoned
+    }
+
+    /// A token and the text that is certain with it.
+    pub(crate) fn token(&mut self, text: &str) {
+        self.undecided += 1;
+        self.text(text);
+    }
+
+    /// More text, of tokens that were told before.
     pub(crate) fn text(&mut self, text: &str) {
         if !text.is_empty() {
-            self.parser.feed(Input::Text(text), &mut self.deltas);
+            self.feed(|parser, deltas| parser.feed(Input::Text(text), deltas));
         }
     }
 
     /// A token that stands for itself.
     pub(crate) fn mark(&mut self, text: &str) {
-        self.parser.feed(Input::Marker(text), &mut self.deltas);
+        self.feed(|parser, deltas| parser.feed(Input::Marker(text), deltas));
     }
 
     /// Nothing more comes.
     pub(crate) fn finish(&mut self) {
-        self.parser.finish(&mut self.deltas);
+        self.feed(Parser::finish);
+    }
+
+    /// Lets the parser say more, and counts what the tokens since the last time were.
+    fn feed(&mut self, step: impl FnOnce(&mut Parser, &mut Vec<Delta>)) {
+        let before = said(&self.deltas);
+        step(&mut self.parser, &mut self.deltas);
+        if said(&self.deltas) != before {
+            let tokens = std::mem::take(&mut self.undecided);
+            if matches!(self.deltas.last(), Some(Delta::Reasoning(_))) {
+                self.reasoned += tokens;
+            }
+        }
     }
 
     /// What is certain since the last time, as events of `choice`.
@@ -71,6 +98,16 @@ impl Parts {
             events.push_back(TurnEvent::Part { choice, part });
         }
     }
+}
+
+/// How much was said: a delta may grow.
+fn said(deltas: &[Delta]) -> (usize, usize) {
+    let last = match deltas.last() {
+        Some(Delta::Text(text) | Delta::Reasoning(text)) => text.len(),
+        Some(Delta::CallArguments { fragment, .. }) => fragment.len(),
+        _ => 0,
+    };
+    (deltas.len(), last)
 }
 
 #[cfg(test)]
@@ -127,6 +164,31 @@ mod tests {
             })
             .collect();
         assert_eq!((told.as_str(), called), (r#"{"what":"x"}"#, true));
+    }
+
+    #[test]
+    fn tokens_of_the_reasoning_are_counted_and_its_marks_are_not() {
+        let check = |open: bool, pieces: &[&str], expect: u32| {
+            let wire = Wire::by_name("hermes").unwrap();
+            let parser = if open { Parser::in_reasoning(wire, &[]) } else { Parser::new(wire, &[]) };
+            let (mut parts, mut events) = (Parts::new(parser, RequestId(10), "m"), VecDeque::new());
+            for piece in pieces {
+                match piece.strip_prefix('!') {
+                    Some(mark) => parts.mark(mark),
+                    None => parts.token(piece),
+                }
+                // However the tokens come together.
+                if piece.len() % 2 == 0 {
+                    parts.drain(0, &mut events);
+                }
+            }
+            parts.finish();
+            assert_eq!(parts.reasoned(), expect, "{pieces:?}");
+        };
+        check(false, &["!<think>", "a", "b", "", "c", "!</think>", "d", "e"], 4);
+        check(false, &["!<think>", "a", "b"], 2);
+        check(false, &["a", "b"], 0);
+        check(true, &["a", " b", "!</think>", "c"], 2);
     }
 
     #[test]

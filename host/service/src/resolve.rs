@@ -95,6 +95,7 @@ pub(crate) fn admissions(
 ) -> Result<Vec<Admission>, Fault> {
     let sampler = SamplerSpec {
         min_tokens: turn.min_tokens,
+        scores_prompt: turn.scores_prompt,
         grammar: turn.form.as_ref().map(|form| form.grammar.clone()),
         ..sampler(&model.sampling, &turn.sampling, turn.logprobs)
     };
@@ -160,11 +161,11 @@ pub(crate) fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Resu
         ));
     }
     if prompt.len() >= model.window as usize {
+        // Clients tell this refusal from others by its first words, which are OpenAI's.
         let message = format!(
-            "the prompt has {} tokens, the window of {} holds {} and the answer needs at least one",
-            prompt.len(),
-            model.id,
-            model.window
+            "this model's maximum context length is {} tokens; the prompt has {} and the answer needs at least one",
+            model.window,
+            prompt.len()
         );
         return Err(Fault::invalid("context_length_exceeded", field, message)
             .hint("shorten the prompt, or serve with a larger --max-context"));
@@ -172,9 +173,6 @@ pub(crate) fn check_limits(model: &Model, turn: &Turn, prompt: &[Token]) -> Resu
     if !(1..=CHOICES_MAX).contains(&turn.choices) {
         let message = format!("n is {}, accepted is 1 to {CHOICES_MAX}", turn.choices);
         return Err(Fault::invalid("out_of_range", "n", message));
-    }
-    if turn.max_tokens == Some(0) {
-        return Err(Fault::invalid("out_of_range", "max_tokens", "max_tokens is 0, accepted is 1 or more"));
     }
     if turn.stop.len() > STOPS_MAX
         || turn.stop.iter().any(|stop| stop.is_empty() || stop.len() > STOP_BYTES_MAX)
@@ -231,6 +229,7 @@ fn sampler(defaults: &SamplingDefaults, asked: &SamplingParams, logprobs: Option
         seed: asked.seed.unwrap_or_else(random_seed),
         bias: asked.bias.clone(),
         logprobs,
+        scores_prompt: false,
         min_tokens: 0,
         grammar: None,
     }

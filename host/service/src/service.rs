@@ -18,7 +18,7 @@ use crate::mailbox::{Mailbox, Outbox};
 use crate::meter::Meter;
 use crate::model::{Model, ModelSpec};
 use crate::parts::Parts;
-use crate::stream::{AnswerStream, Answering};
+use crate::stream::{AnswerStream, Answering, Wish};
 use crate::tools::{Tools, unfit_tool};
 use crate::{pressure, resolve};
 
@@ -140,7 +140,15 @@ impl Service {
         let parts = |request: RequestId| {
             tools.parser(model, &prompt).map(|parser| Parts::new(parser, request, &model.id))
         };
-        let events = AnswerStream::new(&model.codec, turn.stop, turn.logprobs.is_some(), parts, answers);
+        let wish = Wish {
+            stops: std::mem::take(&mut turn.stop),
+            logprobs: turn.logprobs.is_some(),
+            silent: turn.max_tokens == Some(0),
+        };
+        let mut events = AnswerStream::new(&model.codec, wish, parts, answers);
+        if turn.scores_prompt {
+            events.score(&prompt);
+        }
         Ok(Accepted { model: model.id.clone(), prompt_tokens, warnings, events: Box::pin(events) })
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use sf_codec::{Codec, TextStream};
-use sf_core::{Fault, FaultKind, FinishReason, RequestId, Sampled, TokenInfo, TurnEvent};
+use sf_core::{Fault, FaultKind, FinishReason, RequestId, Sampled, Token, TokenInfo, TurnEvent};
 
 use crate::desk::{Desk, Leaving};
 use crate::mailbox::{Ending, Mailbox, Taken};
@@ -67,8 +67,21 @@ struct Choice {
     /// Where the model's wire tells text from reasoning and calls.
     parts: Option<Parts>,
     drawn: u32,
+    /// Tokens of its prompt when it is scored, and those of them that are still to come, before all drawn ones.
+    prompt: u32,
+    unscored: u32,
     /// By a stop string.
     stopped: bool,
+}
+
+/// What a turn wants of its answers.
+pub(crate) struct Wish {
+    /// Stop strings.
+    pub(crate) stops: Vec<String>,
+    /// Tokens with their log-probabilities.
+    pub(crate) logprobs: bool,
+    /// No answer: what is drawn behind the prompt, because something must be, is not told.
+    pub(crate) silent: bool,
 }
 
 /// All answers of one turn.
@@ -79,9 +92,10 @@ pub(crate) struct AnswerStream {
     ready: VecDeque<TurnEvent>,
     /// Tokens taken from a mailbox; empty between two polls.
     tokens: Vec<Sampled>,
-    /// Stop strings; a mark may be one.
-    stops: Vec<String>,
-    logprobs: bool,
+    /// A mark may be a stop string.
+    wish: Wish,
+    /// Which token of a scored prompt begins with a space that the tokenizer put there, which is not part of the text.
+    lead: Option<usize>,
     failed: bool,
     /// Where the next round begins, so that no answer starves another.
     turn: usize,
@@ -91,8 +105,7 @@ impl AnswerStream {
     /// `parts` takes an answer apart that should be.
     pub(crate) fn new(
         codec: &Arc<Codec>,
-        stops: Vec<String>,
-        logprobs: bool,
+        wish: Wish,
         parts: impl Fn(RequestId) -> Option<Parts>,
         answers: Vec<Answering>,
     ) -> Self {
@@ -100,8 +113,10 @@ impl AnswerStream {
             index: index as u32,
             parts: parts(answering.request),
             answering: Some(answering),
-            text: TextStream::new(Arc::clone(codec), stops.clone()),
+            text: TextStream::new(Arc::clone(codec), wish.stops.clone()),
             drawn: 0,
+            prompt: 0,
+            unscored: 0,
             stopped: false,
         };
         AnswerStream {
@@ -109,8 +124,8 @@ impl AnswerStream {
             choices: answers.into_iter().enumerate().map(choice).collect(),
             ready: VecDeque::new(),
             tokens: Vec::new(),
-            stops,
-            logprobs,
+            wish,
+            lead: None,
             failed: false,
             turn: 0,
         }
@@ -132,9 +147,62 @@ impl AnswerStream {
         }
     }
 
+    /// The turn's prompt is scored: its first token, which has no score, and then what the engine says of the others.
+    pub(crate) fn score(&mut self, prompt: &[Token]) {
+        let Some((&first, rest)) = prompt.split_first() else { return };
+        self.lead = prompt.iter().position(|token| !self.codec.token_bytes(*token).is_empty()).filter(|at| {
+            // Told by what the text of this token alone lacks.
+            let bytes = self.codec.token_bytes(prompt[*at]);
+            bytes.starts_with(b" ") && !self.codec.decode(&[prompt[*at]]).starts_with(' ')
+        });
+        for choice in &mut self.choices {
+            (choice.prompt, choice.unscored) = (prompt.len() as u32, rest.len() as u32);
+            let mut token = TokenInfo {
+                token: first,
+                bytes: self.codec.token_bytes(first).to_vec(),
+                logprob: None,
+                top: Vec::new(),
+            };
+            if self.lead == Some(0) {
+                token.bytes.remove(0);
+            }
+            self.ready.push_back(TurnEvent::Prompt { choice: choice.index, tokens: vec![token] });
+        }
+    }
+
+    /// Takes the tokens of the prompt out of what came.
+    fn on_scores(&mut self, at: usize) {
+        let choice = &mut self.choices[at];
+        let mut scores = self.tokens.drain(..self.tokens.len().min(choice.unscored as usize));
+        let (codec, lead) = (&self.codec, self.lead);
+        loop {
+            let together = scores.by_ref().take(DELTA_TOKENS_MAX as usize);
+            let tokens: Vec<TokenInfo> = together
+                .map(|sampled| {
+                    let mut info = token_info(codec, sampled);
+                    if lead == Some((choice.prompt - choice.unscored) as usize) {
+                        info.bytes.remove(0);
+                    }
+                    choice.unscored -= 1;
+                    info
+                })
+                .collect();
+            if tokens.is_empty() {
+                return;
+            }
+            self.ready.push_back(TurnEvent::Prompt { choice: choice.index, tokens });
+        }
+    }
+
     /// One delta for the tokens that came together, as long as there are not too many of them. True when a stop string
     /// completed the answer.
     fn on_tokens(&mut self, at: usize) -> bool {
+        if self.choices[at].unscored > 0 {
+            self.on_scores(at);
+        }
+        if self.wish.silent {
+            self.tokens.clear();
+        }
         let choice = &mut self.choices[at];
         let (mut text, mut infos, mut together) = (String::new(), Vec::new(), 0);
         for sampled in self.tokens.drain(..) {
@@ -146,7 +214,7 @@ impl AnswerStream {
                 (Some(parts), Some(mark)) => {
                     // No stop string reaches across a mark.
                     parts.text(&choice.text.part());
-                    choice.stopped = self.stops.iter().any(|stop| stop == mark);
+                    choice.stopped = self.wish.stops.iter().any(|stop| stop == mark);
                     if !choice.stopped {
                         parts.mark(mark);
                     }
@@ -155,13 +223,13 @@ impl AnswerStream {
                     let piece = choice.text.push(sampled.token);
                     choice.stopped = piece.stopped;
                     match parts {
-                        Some(parts) => parts.text(&piece.text),
+                        Some(parts) => parts.token(&piece.text),
                         None if text.is_empty() => text = piece.text,
                         None => text.push_str(&piece.text),
                     }
                 }
             }
-            if self.logprobs {
+            if self.wish.logprobs {
                 infos.push(token_info(&self.codec, sampled));
             }
             together += 1;
@@ -190,10 +258,15 @@ impl AnswerStream {
         let choice = &mut self.choices[at];
         choice.answering = None;
         let (index, text) = (choice.index, choice.text.finish());
-        let mut reason = reason;
+        let (mut reason, mut reasoning_tokens) = (reason, 0);
+        let mut completion_tokens = completion_tokens;
+        if self.wish.silent {
+            (reason, completion_tokens) = (FinishReason::Length, 0);
+        }
         if let Some(parts) = &mut choice.parts {
             parts.text(&text);
             parts.finish();
+            reasoning_tokens = parts.reasoned();
             parts.drain(index, &mut self.ready);
             if reason == FinishReason::Stop && parts.called() {
                 reason = FinishReason::ToolCalls;
@@ -201,7 +274,13 @@ impl AnswerStream {
         } else if !text.is_empty() {
             self.ready.push_back(TurnEvent::Delta { choice: index, text, tokens: Vec::new() });
         }
-        self.ready.push_back(TurnEvent::Finished { choice: index, reason, completion_tokens, cached_tokens });
+        self.ready.push_back(TurnEvent::Finished {
+            choice: index,
+            reason,
+            completion_tokens,
+            reasoning_tokens,
+            cached_tokens,
+        });
     }
 
     fn fail(&mut self, fault: Fault) {
@@ -257,7 +336,7 @@ fn token_info(codec: &Codec, sampled: Sampled) -> TokenInfo {
     TokenInfo {
         token: sampled.token,
         bytes: codec.token_bytes(sampled.token).to_vec(),
-        logprob: sampled.logprob.unwrap_or(f32::NEG_INFINITY),
+        logprob: Some(sampled.logprob.unwrap_or(f32::NEG_INFINITY)),
         top: top.collect(),
     }
 }

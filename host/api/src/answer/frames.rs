@@ -47,6 +47,10 @@ impl Frames {
     /// Appends the events of a piece.
     pub(super) fn write(&mut self, piece: &Piece, out: &mut BytesMut) {
         match piece {
+            Piece::Prompt { choice, tokens } => {
+                self.open(*choice, out);
+                self.chunk(*choice, &Chunk { tokens, ..Chunk::default() }, out);
+            }
             Piece::Delta { text, tokens, .. } if text.is_empty() && tokens.is_empty() => {}
             Piece::Delta { choice, text, tokens } => {
                 self.open(*choice, out);
@@ -115,6 +119,7 @@ impl Frames {
                 put(out, "}]");
             }
         }
+        self.head.close(out);
         // With usage asked for, every chunk has the field, and only the last one a value.
         put(out, if self.usage { ",\"usage\":null}\n\n" } else { "}\n\n" });
     }
@@ -131,7 +136,9 @@ impl Frames {
     fn done(&self, usage: Usage, out: &mut BytesMut) {
         if self.usage {
             put(out, &self.before);
-            put(out, r#"],"usage":"#);
+            put(out, "]");
+            self.head.close(out);
+            put(out, r#","usage":"#);
             json::usage(out, usage);
             put(out, "}\n\n");
         }

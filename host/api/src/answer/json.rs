@@ -19,6 +19,8 @@ pub(super) struct Head {
     pub(super) choices_per_input: u32,
     /// Whether log-probabilities were asked for.
     pub(super) logprobs: bool,
+    /// As the client asked for it: every request is served alike.
+    pub(super) service_tier: Option<&'static str>,
     /// The prompt of each input, when it goes before the answer.
     pub(super) echo: Vec<String>,
 }
@@ -41,6 +43,14 @@ impl Head {
             out,
             concat!(r#","system_fingerprint":"superfluid-"#, env!("CARGO_PKG_VERSION"), r#"","choices":["#),
         );
+    }
+
+    /// What stands behind the choices in every document: `,"service_tier":…`, when the client named one.
+    pub(super) fn close(&self, out: &mut BytesMut) {
+        // OpenAI's completions have no such field.
+        if let Some(tier) = self.service_tier.filter(|_| self.dialect == Dialect::Chat) {
+            print(out, format_args!(r#","service_tier":"{tier}""#));
+        }
     }
 
     /// The prompt that goes before this choice's text.
@@ -88,12 +98,12 @@ pub(super) fn finish_reason(reason: FinishReason) -> &'static str {
 
 /// `{"prompt_tokens":…}`
 pub(super) fn usage(out: &mut BytesMut, usage: Usage) {
-    let Usage { prompt, completion, cached } = usage;
+    let Usage { prompt, completion, reasoning, cached } = usage;
     let total = prompt + completion;
     print(
         out,
         format_args!(
-            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached},"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
+            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached},"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":{reasoning},"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}}"#
         ),
     );
 }
@@ -110,7 +120,8 @@ pub(super) fn call(out: &mut BytesMut, id: &str, name: &str, arguments: &str) {
 }
 
 /// JSON has no infinities; OpenAI writes -9999 for a token that cannot be.
-fn logprob(out: &mut BytesMut, value: f32) {
+fn logprob(out: &mut BytesMut, value: Option<f32>) {
+    let Some(value) = value else { return put(out, "null") };
     let value = if value.is_finite() { value } else { -9999.0 };
     serde_json::to_writer(out.writer(), &value).expect("a finite number is valid JSON");
 }
@@ -124,7 +135,7 @@ pub(super) fn chat_logprobs(out: &mut BytesMut, tokens: &[TokenInfo]) {
         put(out, r#","top_logprobs":["#);
         for (at, (_, bytes, value)) in token.top.iter().enumerate() {
             comma(out, at);
-            chat_token(out, bytes, *value);
+            chat_token(out, bytes, Some(*value));
             put(out, "}");
         }
         put(out, "]}");
@@ -133,7 +144,7 @@ pub(super) fn chat_logprobs(out: &mut BytesMut, tokens: &[TokenInfo]) {
 }
 
 /// Everything of a token but its end: `{"token":…,"logprob":…,"bytes":[…]`.
-fn chat_token(out: &mut BytesMut, bytes: &[u8], value: f32) {
+fn chat_token(out: &mut BytesMut, bytes: &[u8], value: Option<f32>) {
     put(out, r#"{"token":"#);
     string(out, &String::from_utf8_lossy(bytes));
     put(out, r#","logprob":"#);
@@ -168,11 +179,12 @@ pub(super) fn text_logprobs(out: &mut BytesMut, tokens: &[TokenInfo], offset: &m
     put(out, "]}");
 }
 
-/// A map from token to log-probability; the chosen token is always in it.
+/// A map from token to log-probability; the chosen token is always in it. `null` where nothing was predicted.
 fn text_top(out: &mut BytesMut, token: &TokenInfo) {
+    let Some(own) = token.logprob else { return put(out, "null") };
     let mut written: Vec<String> = Vec::with_capacity(token.top.len() + 1);
     put(out, "{");
-    let chosen = (&token.bytes, token.logprob);
+    let chosen = (&token.bytes, own);
     for (bytes, value) in token.top.iter().map(|(_, bytes, value)| (bytes, *value)).chain([chosen]) {
         let name = text_token(bytes);
         // Two tokens may have one text; a name stands once in an object, and the likelier came first.
@@ -182,7 +194,7 @@ fn text_top(out: &mut BytesMut, token: &TokenInfo) {
         comma(out, written.len());
         string(out, &name);
         put(out, ":");
-        logprob(out, value);
+        logprob(out, Some(value));
         written.push(name);
     }
     put(out, "}");

@@ -42,7 +42,7 @@ impl Meter {
     pub(super) fn note(&mut self, piece: &Piece, now: Instant) {
         match piece {
             Piece::Delta { choice, .. } | Piece::Part { choice, .. } => self.delta(*choice, now),
-            Piece::Finished { .. } => {}
+            Piece::Prompt { .. } | Piece::Finished { .. } => {}
             Piece::Done(_) => self.outcome = "done",
             Piece::Failed(_) => self.outcome = "failed",
         }

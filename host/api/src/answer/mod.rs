@@ -68,6 +68,10 @@ pub(crate) async fn run(
 ) -> Result<Response, Fault> {
     let delivery = order.delivery;
     let strict = terms.strict;
+    if strict && order.model.is_none() {
+        let fault = Fault::invalid("strict", "model", "`model` is missing, and a strict request names it");
+        return Err(fault.hint("see /v1/models"));
+    }
     let ignored = std::mem::take(&mut order.ignored);
     let ignored = ignored.iter().map(String::as_str).chain(terms.ignored);
     let mut warnings: Vec<Warning> = ignored.map(warnings::ignored).collect();
@@ -144,6 +148,7 @@ async fn open(
         choices,
         choices_per_input: order.choices,
         logprobs: order.logprobs.is_some(),
+        service_tier: order.service_tier,
         echo,
     };
     let progress = Progress::new(choices, order.choices, prompt_tokens);
@@ -162,6 +167,7 @@ fn turn(terms: &Terms, order: &Order) -> Turn {
         stop: order.stop.clone(),
         choices: order.choices,
         logprobs: order.logprobs,
+        scores_prompt: order.echo && order.logprobs.is_some(),
         stop_tokens: order.stop_tokens.clone(),
         min_tokens: order.min_tokens,
         form: order.form.clone(),
@@ -227,7 +233,7 @@ impl Answer {
         };
         self.meter.note(&piece, self.now);
         match &piece {
-            Piece::Delta { .. } | Piece::Part { .. } => {}
+            Piece::Prompt { .. } | Piece::Delta { .. } | Piece::Part { .. } => {}
             Piece::Finished { .. } if self.progress.is_complete() => self.stage = Stage::Finished,
             Piece::Finished { .. } => {}
             Piece::Done(_) | Piece::Failed(_) => {

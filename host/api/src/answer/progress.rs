@@ -5,6 +5,8 @@ use sf_core::{AnswerPart, Fault, FaultKind, FinishReason, TokenInfo, TurnEvent};
 /// A checked part of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
+    /// More tokens of a choice's prompt.
+    Prompt { choice: u32, tokens: Vec<TokenInfo> },
     /// More text of a choice.
     Delta { choice: u32, text: String, tokens: Vec<TokenInfo> },
     /// Something beside a choice's text.
@@ -22,6 +24,8 @@ pub(super) enum Piece {
 pub(super) struct Usage {
     pub(super) prompt: u64,
     pub(super) completion: u64,
+    /// Of these, tokens of reasoning.
+    pub(super) reasoning: u64,
     /// Tokens of the prompts that nobody had to compute.
     pub(super) cached: u64,
 }
@@ -35,6 +39,7 @@ pub(super) struct Progress {
     cached: Vec<Option<u32>>,
     prompt: u64,
     completion: u64,
+    reasoning: u64,
 }
 
 impl Progress {
@@ -47,6 +52,7 @@ impl Progress {
             cached: vec![None; choices.div_ceil(choices_per_input) as usize],
             prompt: prompt_tokens,
             completion: 0,
+            reasoning: 0,
         }
     }
 
@@ -57,30 +63,41 @@ impl Progress {
 
     pub(super) fn usage(&self) -> Usage {
         let cached = self.cached.iter().map(|cached| u64::from(cached.unwrap_or_default())).sum();
-        Usage { prompt: self.prompt, completion: self.completion, cached }
+        Usage { prompt: self.prompt, completion: self.completion, reasoning: self.reasoning, cached }
     }
 
     /// The piece behind an event; `None` = the stream ended, although a choice is open.
     pub(super) fn accept(&mut self, event: Option<TurnEvent>) -> Piece {
         match event {
+            Some(TurnEvent::Prompt { choice, tokens }) if self.is_open(choice) => {
+                Piece::Prompt { choice, tokens }
+            }
             Some(TurnEvent::Delta { choice, text, tokens }) if self.is_open(choice) => {
                 Piece::Delta { choice, text, tokens }
             }
             Some(TurnEvent::Part { choice, part }) if self.is_open(choice) => Piece::Part { choice, part },
-            Some(TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens })
-                if self.is_open(choice) =>
-            {
+            Some(TurnEvent::Finished {
+                choice,
+                reason,
+                completion_tokens,
+                reasoning_tokens,
+                cached_tokens,
+            }) if self.is_open(choice) => {
                 self.finished[choice as usize] = true;
                 self.open -= 1;
                 self.completion += u64::from(completion_tokens);
+                self.reasoning += u64::from(reasoning_tokens);
                 let cached = &mut self.cached[(choice / self.choices_per_input) as usize];
                 *cached = Some(cached.map_or(cached_tokens, |least| least.min(cached_tokens)));
                 Piece::Finished { choice, reason }
             }
             Some(TurnEvent::Failed(fault)) => Piece::Failed(fault),
-            Some(TurnEvent::Delta { .. } | TurnEvent::Part { .. } | TurnEvent::Finished { .. }) => {
-                broken("an event came for a choice that is not open")
-            }
+            Some(
+                TurnEvent::Prompt { .. }
+                | TurnEvent::Delta { .. }
+                | TurnEvent::Part { .. }
+                | TurnEvent::Finished { .. },
+            ) => broken("an event came for a choice that is not open"),
             None => broken("the answer ended before all of its choices did"),
         }
     }
@@ -108,7 +125,13 @@ mod tests {
     }
 
     fn cached(choice: u32, cached_tokens: u32) -> Option<TurnEvent> {
-        Some(TurnEvent::Finished { choice, reason: FinishReason::Stop, completion_tokens: 3, cached_tokens })
+        Some(TurnEvent::Finished {
+            choice,
+            reason: FinishReason::Stop,
+            completion_tokens: 3,
+            reasoning_tokens: 1,
+            cached_tokens,
+        })
     }
 
     fn check(events: &[Option<TurnEvent>], failed: bool, usage: Option<Usage>) {
@@ -120,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_breaks_the_contract_fails() {
-        let usage = Usage { prompt: 5, completion: 6, cached: 0 };
+        let usage = Usage { prompt: 5, completion: 6, reasoning: 2, cached: 0 };
         check(&[delta(0), end(0), delta(1), end(1)], false, Some(usage));
         check(&[end(1), end(0)], false, Some(usage));
         check(&[end(0), delta(1)], false, None);

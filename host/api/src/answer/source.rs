@@ -84,7 +84,16 @@ impl Stream for Numbered {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TurnEvent>> {
         let this = self.get_mut();
         let mut event = ready!(this.events.as_mut().poll_next(cx));
-        if let Some(TurnEvent::Delta { choice, .. } | TurnEvent::Finished { choice, .. }) = &mut event {
+        let choice = match &mut event {
+            Some(
+                TurnEvent::Prompt { choice, .. }
+                | TurnEvent::Delta { choice, .. }
+                | TurnEvent::Part { choice, .. }
+                | TurnEvent::Finished { choice, .. },
+            ) => Some(choice),
+            Some(TurnEvent::Failed(_)) | None => None,
+        };
+        if let Some(choice) = choice {
             // A number outside the turn must not land on a neighbour: no choice of the request has u32::MAX.
             *choice = if *choice < this.count { this.first + *choice } else { u32::MAX };
         }

@@ -65,7 +65,7 @@ impl Choice {
             }
             put(out, "]");
         }
-        put(out, r#","refusal":null}"#);
+        put(out, r#","refusal":null,"annotations":[]}"#);
     }
 }
 
@@ -85,6 +85,7 @@ pub(super) async fn collect(mut answer: Answer, head: Head, warnings: &[Warning]
     };
     while let Some(piece) = poll_fn(&mut next).await {
         match piece {
+            Piece::Prompt { choice, tokens } => choices[choice as usize].tokens.extend(tokens),
             Piece::Delta { choice, text, tokens } => {
                 let choice = &mut choices[choice as usize];
                 choice.text.push_str(&text);
@@ -125,7 +126,9 @@ fn document(head: &Head, choices: &[Choice], usage: Usage, warnings: &[Warning])
         put(&mut out, json::finish_reason(choice.reason));
         put(&mut out, "}");
     }
-    put(&mut out, r#"],"usage":"#);
+    put(&mut out, "]");
+    head.close(&mut out);
+    put(&mut out, r#","usage":"#);
     json::usage(&mut out, usage);
     crate::warnings::write(&mut out, warnings);
     put(&mut out, "}");

@@ -8,7 +8,7 @@ use super::format::form;
 use super::sampling::{choices, same, sampling, stop, stop_tokens};
 use super::tools::{choice, tool_calls, tools};
 use super::variables::variables;
-use super::{Dialect, Order, delivery, refused};
+use super::{Dialect, Order, delivery, refused, service_tier};
 use crate::body::Budget;
 use crate::fields::{Fields, array, string, unknown_word, wrong_type};
 
@@ -36,6 +36,7 @@ pub(crate) fn chat(body: Value) -> Result<Order, Fault> {
         ignore_eos: fields.flag("ignore_eos")?,
         reuse: fields.flag_or("cache_prompt", true)?,
         user: fields.string("user")?,
+        service_tier: service_tier(&mut fields)?,
         echo: false,
         delivery: delivery(&mut fields)?,
         ignored: Vec::new(),

@@ -21,7 +21,7 @@ pub(crate) use tokens::{detokenize, tokenize};
 use serde_json::Value;
 use sf_core::{Form, Input, SamplingParams, Token};
 
-use crate::fields::Fields;
+use crate::fields::{Fields, unknown_word};
 
 /// Which of OpenAI's shapes the answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(crate) struct Order {
     pub(crate) reuse: bool,
     /// The end user, as far as the client tells.
     pub(crate) user: Option<String>,
+    /// The tier that the client named, when it did.
+    pub(crate) service_tier: Option<&'static str>,
     /// The prompt's text comes before the answer's.
     pub(crate) echo: bool,
     pub(crate) delivery: Delivery,
@@ -77,6 +79,18 @@ fn delivery(fields: &mut Fields) -> Result<Delivery, sf_core::Fault> {
     let options = fields.take("stream_options").unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     let mut options = Fields::nested(options, "stream_options".to_owned())?;
     let usage = options.flag("include_usage")?;
+    // Chunks are never padded: whoever sees their sizes on the way sees the text too, as long as there is no TLS.
+    options.flag("include_obfuscation")?;
     refused::check(&options, refused::STREAM_OPTIONS)?;
     Ok(if stream { Delivery::Stream { usage } } else { Delivery::Whole })
+}
+
+/// Tiers that OpenAI's clients know. All are served alike; the answer repeats the name.
+const SERVICE_TIERS: [&str; 5] = ["auto", "default", "flex", "scale", "priority"];
+
+fn service_tier(fields: &mut Fields) -> Result<Option<&'static str>, sf_core::Fault> {
+    let path = fields.path("service_tier");
+    let Some(word) = fields.string("service_tier")? else { return Ok(None) };
+    let known = SERVICE_TIERS.into_iter().find(|tier| *tier == word);
+    known.map(Some).ok_or_else(|| unknown_word(&path, &word, "auto, default, flex, scale or priority"))
 }

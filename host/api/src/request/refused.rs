@@ -124,7 +124,6 @@ const HARMLESS: &[&str] = &[
     "prompt_cache_retention",
     "reasoning_effort",
     "safety_identifier",
-    "service_tier",
     "store",
     "verbosity",
 ];

@@ -7,7 +7,7 @@ use sf_core::{Fault, FaultKind, Input};
 use super::chat::model;
 use super::format::form;
 use super::sampling::{choices, sampling, stop, stop_tokens, tokens};
-use super::{Dialect, Order, delivery, refused};
+use super::{Dialect, Order, delivery, refused, service_tier};
 use crate::fields::{Fields, string, wrong_type};
 
 /// What OpenAI's endpoint generates when nothing is said.
@@ -31,17 +31,12 @@ pub(crate) fn text(body: Value) -> Result<Order, Fault> {
     }
     let logprobs = fields.integer("logprobs", 0..=TOP_LOGPROBS_MAX)?;
     let echo = fields.flag("echo")?;
-    if echo && logprobs.is_some() {
-        let message =
-            "`echo` with `logprobs` needs log-probabilities of the prompt, which are not in this build yet";
-        return Err(Fault::new(FaultKind::Unsupported, "unsupported_parameter", message).param("echo"));
-    }
     let order = Order {
         dialect: Dialect::Text,
         model,
         inputs,
         sampling: sampling(&mut fields)?,
-        max_tokens: Some(fields.integer("max_tokens", 1..=u32::MAX)?.unwrap_or(MAX_TOKENS_DEFAULT)),
+        max_tokens: Some(fields.integer("max_tokens", 0..=u32::MAX)?.unwrap_or(MAX_TOKENS_DEFAULT)),
         stop: stop(&mut fields)?,
         choices,
         logprobs,
@@ -51,6 +46,7 @@ pub(crate) fn text(body: Value) -> Result<Order, Fault> {
         ignore_eos: fields.flag("ignore_eos")?,
         reuse: fields.flag_or("cache_prompt", true)?,
         user: fields.string("user")?,
+        service_tier: service_tier(&mut fields)?,
         echo,
         delivery: delivery(&mut fields)?,
         ignored: Vec::new(),

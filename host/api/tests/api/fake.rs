@@ -256,7 +256,7 @@ pub(crate) fn ended(
     completion_tokens: u32,
     cached_tokens: u32,
 ) -> TurnEvent {
-    TurnEvent::Finished { choice, reason, completion_tokens, cached_tokens }
+    TurnEvent::Finished { choice, reason, completion_tokens, reasoning_tokens: 0, cached_tokens }
 }
 
 /// A token with `top` alternatives, itself first.
@@ -264,7 +264,7 @@ pub(crate) fn token(id: u32, bytes: &[u8], logprob: f32, top: usize) -> TokenInf
     let others = [(Token(90), b" other".to_vec(), -2.5), (Token(91), vec![0xe2, 0x82], f32::NEG_INFINITY)];
     let chosen = (Token(id), bytes.to_vec(), logprob);
     let top = std::iter::once(chosen).chain(others).take(top).collect();
-    TokenInfo { token: Token(id), bytes: bytes.to_vec(), logprob, top }
+    TokenInfo { token: Token(id), bytes: bytes.to_vec(), logprob: Some(logprob), top }
 }
 
 /// `"Hi!"`, ended by the model.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use expect_test::{ExpectFile, expect_file};
 use http::Request;
 use serde_json::{Value, json};
-use sf_core::{Fault, FaultKind, FinishReason, Input, Json, Token, TurnEvent};
+use sf_core::{Fault, FaultKind, FinishReason, Input, Json, Token, TokenInfo, TurnEvent};
 
 use crate::fake::{Answer, Fake, delta, end, ended, hi, post, post_of, routes, send, token};
 
@@ -106,6 +106,53 @@ async fn a_completions_logprobs_have_openais_shapes() {
     let stream = json!({"logprobs": 0, "stream": true});
     check(with_tokens(3), TEXT, complete(&whole), expect_file!["wire/text_logprobs.txt"]).await;
     check(with_tokens(0), TEXT, complete(&stream), expect_file!["wire/text_logprobs_stream.txt"]).await;
+}
+
+#[tokio::test]
+async fn a_scored_prompt_comes_before_each_answer() {
+    let first = TokenInfo { logprob: None, ..token(1, b"", 0.0, 0) };
+    let prompt = |choice, tokens| TurnEvent::Prompt { choice, tokens };
+    let events = |top| {
+        vec![
+            prompt(0, vec![first.clone()]),
+            prompt(0, vec![token(2, b"On", -4.0, top), token(3, b"ce", -0.125, top)]),
+            TurnEvent::Delta { choice: 0, text: "!".to_owned(), tokens: vec![token(4, b"!", -1.5, top)] },
+            end(0, FinishReason::Length, 1),
+        ]
+    };
+    let whole = json!({"logprobs": 2, "echo": true, "max_tokens": 1});
+    let stream = json!({"logprobs": 0, "echo": true, "max_tokens": 1, "stream": true});
+    check(events(2), TEXT, complete(&whole), expect_file!["wire/text_scored.txt"]).await;
+    check(events(0), TEXT, complete(&stream), expect_file!["wire/text_scored_stream.txt"]).await;
+
+    let fake = Fake::playing(vec![end(0, FinishReason::Length, 0)]);
+    for (more, scores, most) in [
+        (json!({"logprobs": 0, "echo": true, "max_tokens": 0}), true, 0),
+        (json!({"logprobs": 1}), false, 16),
+        (json!({"echo": true, "max_tokens": 0}), false, 0),
+    ] {
+        assert_eq!(post(&fake, TEXT, complete(&more)).await.status, 200, "{more}");
+        let turn = fake.turns.lock().unwrap().pop().unwrap();
+        assert_eq!((turn.scores_prompt, turn.max_tokens), (scores, Some(most)), "{more}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_tier_is_repeated_and_padding_is_not_added() {
+    let whole = json!({"service_tier": "flex"});
+    let stream = json!({
+        "service_tier": "auto", "stream": true,
+        "stream_options": {"include_usage": true, "include_obfuscation": true}
+    });
+    check(hi(), CHAT, ask(&whole), expect_file!["wire/chat_tier.txt"]).await;
+    check(hi(), CHAT, ask(&stream), expect_file!["wire/chat_tier_stream.txt"]).await;
+    let fake = Fake::playing(hi());
+    for (path, body) in
+        [(CHAT, ask(&json!({"service_tier": "gold"}))), (TEXT, complete(&json!({"service_tier": 1})))]
+    {
+        let answer = post(&fake, path, body).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("service_tier")));
+    }
 }
 
 #[tokio::test]
@@ -277,6 +324,8 @@ async fn unknown_fields_are_answered_and_named() {
     let strict = strictly(ask(&json!({"frobnicate": 1})).to_string()).await;
     assert_eq!((strict.status, &strict.json()["error"]["code"]), (400, &json!("strict")));
     assert_eq!(strict.json()["error"]["param"], "frobnicate");
+    let nameless = strictly(ask(&json!({"model": null})).to_string()).await;
+    assert_eq!((nameless.status, &nameless.json()["error"]["param"]), (400, &json!("model")));
     let clean = strictly(ask(&json!({})).to_string()).await;
     assert_eq!((clean.status, clean.header("x-superfluid-warnings")), (200, None));
 }

@@ -270,11 +270,11 @@ fn core(value: &Value) -> Json {
 /// Tools with what schemas have in the wild.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
-        tool("ping", json!({"type": "object", "properties": {}})),
-        tool("nothing", Value::Null),
+        tool("ping", &json!({"type": "object", "properties": {}})),
+        tool("nothing", &Value::Null),
         tool(
             "get_weather",
-            json!({"type": "object", "additionalProperties": false, "required": ["city", "days"],
+            &json!({"type": "object", "additionalProperties": false, "required": ["city", "days"],
             "properties": {
                 "city": {"type": "string", "minLength": 2, "maxLength": 12},
                 "days": {"type": "integer", "minimum": 1, "maximum": 7},
@@ -283,7 +283,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         ),
         tool(
             "note",
-            json!({"type": "object", "required": ["text"], "properties": {
+            &json!({"type": "object", "required": ["text"], "properties": {
             "text": {"type": "string", "description": "Free."},
             "tags": {"type": "array", "items": {"type": "string", "maxLength": 4}, "maxItems": 2},
             "meta": {"type": "object", "properties": {"ok": {"type": "boolean"}, "n": {"type": "number"}},
@@ -292,7 +292,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         ),
         tool(
             "find",
-            json!({"required": ["kind", "node"], "properties": {
+            &json!({"required": ["kind", "node"], "properties": {
             "kind": {"$ref": "#/$defs/kind"},
             "node": {"$ref": "#/$defs/node"},
             "when": {"type": "string", "format": "date"},

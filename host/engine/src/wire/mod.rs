@@ -12,7 +12,7 @@ pub(crate) mod step;
 use thiserror::Error;
 
 /// Version of the worker protocol: frames, step records and the layout of the shared memory. Both sides must agree.
-pub const PROTOCOL: u16 = 3;
+pub const PROTOCOL: u16 = 4;
 
 /// Bytes that do not decode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -4,7 +4,7 @@
 
 use sf_core::{
     Direction, Feed, Grammar, LaneFault, LaneId, LaneOp, LaneOut, LaneSpec, Move, Sampled, SamplerSpec,
-    StashKey, StepOut, StepPlan, Token, limits,
+    Score, StashKey, StepOut, StepPlan, Token, limits,
 };
 
 use sf_kit::Rooms;
@@ -37,7 +37,8 @@ const RESULT_FAULT: u32 = 2;
 const OP_BYTES_MIN: usize = 8;
 const FEED_BYTES: usize = 24;
 const MOVE_BYTES: usize = 32;
-const OUT_HEAD_BYTES: usize = 48;
+const OUT_HEAD_BYTES: usize = 52;
+const SCORE_BYTES_MIN: usize = 20;
 const LANE_BYTES_MIN: usize = 12;
 const PAIR_BYTES: usize = 8;
 
@@ -187,6 +188,7 @@ fn put_sampler(w: &mut Writer<'_>, sampler: &SamplerSpec) {
     w.u32(sampler.penalty_last_n);
     w.u64(sampler.seed);
     w.optional(sampler.logprobs);
+    w.u32(sampler.scores_prompt.into());
     w.u32(sampler.min_tokens);
     put_grammar(w, sampler.grammar.as_ref());
     put_pairs(w, &sampler.bias);
@@ -228,6 +230,7 @@ fn take_sampler(r: &mut Reader<'_>) -> Result<SamplerSpec, WireError> {
         penalty_last_n: r.u32()?,
         seed: r.u64()?,
         logprobs: r.optional("logprobs")?,
+        scores_prompt: r.flag("scores flag")?,
         min_tokens: r.u32()?,
         grammar: take_grammar(r)?,
         bias: take_pairs(r)?,
@@ -262,6 +265,12 @@ pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
         w.u64(moved.bytes);
         w.u64(moved.took_ns);
     }
+    w.count(out.scores.len());
+    for score in &out.scores {
+        w.u32(score.lane.0);
+        w.u32(score.position);
+        put_sampled(w, &score.sampled);
+    }
     w.count(out.lanes.len());
     for lane in &out.lanes {
         w.u32(lane.lane.0);
@@ -270,9 +279,7 @@ pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
             Ok(None) => w.u32(RESULT_NOTHING),
             Ok(Some(sampled)) => {
                 w.u32(RESULT_SAMPLED);
-                w.u32(sampled.token.0);
-                w.optional(sampled.logprob.map(f32::to_bits));
-                put_pairs(w, &sampled.top);
+                put_sampled(w, sampled);
             }
             Err(fault) => {
                 w.u32(RESULT_FAULT);
@@ -283,7 +290,28 @@ pub(crate) fn put_out(w: &mut Writer<'_>, out: &StepOut) {
     }
 }
 
-/// Bytes that an outcome of `lanes` lanes takes at most, when none asked for more than the allowed log-probabilities.
+fn put_sampled(w: &mut Writer<'_>, sampled: &Sampled) {
+    w.u32(sampled.token.0);
+    w.optional(sampled.logprob.map(f32::to_bits));
+    put_pairs(w, &sampled.top);
+}
+
+fn take_sampled(r: &mut Reader<'_>, rooms: &mut Rooms) -> Result<Sampled, WireError> {
+    let token = Token(r.u32()?);
+    let logprob = r.optional("logprob")?.map(f32::from_bits);
+    let mut top = Vec::new();
+    let count = r.count(PAIR_BYTES)?;
+    if count > 0 {
+        top = rooms.take();
+        top.reserve(count);
+        for _ in 0..count {
+            top.push((Token(r.u32()?), r.f32()?));
+        }
+    }
+    Ok(Sampled { token, logprob, top })
+}
+
+/// Bytes that an outcome of `lanes` lanes without scores takes at most, when none asked for more than the allowed log-probabilities.
 pub(crate) fn out_bytes_max(lanes: usize) -> usize {
     const TOP: usize = PAIR_BYTES * limits::TOP_LOGPROBS_MAX as usize;
     const SAMPLED: usize = 16 + TOP;
@@ -306,26 +334,17 @@ pub(crate) fn take_out(r: &mut Reader<'_>, out: &mut StepOut, rooms: &mut Rooms)
         let direction = if r.flag("direction")? { Direction::Restored } else { Direction::Stashed };
         out.moves.push(Move { key, direction, positions: r.u32()?, bytes: r.u64()?, took_ns: r.u64()? });
     }
+    for _ in 0..r.count(SCORE_BYTES_MIN)? {
+        let (lane, position) = (LaneId(r.u32()?), r.u32()?);
+        out.scores.push(Score { lane, position, sampled: take_sampled(r, rooms)? });
+    }
     let lanes = r.count(LANE_BYTES_MIN)?;
     out.lanes.reserve(lanes);
     for _ in 0..lanes {
         let (lane, consumed) = (LaneId(r.u32()?), r.u32()?);
         let result = match r.u32()? {
             RESULT_NOTHING => Ok(None),
-            RESULT_SAMPLED => {
-                let token = Token(r.u32()?);
-                let logprob = r.optional("logprob")?.map(f32::from_bits);
-                let mut top = Vec::new();
-                let count = r.count(PAIR_BYTES)?;
-                if count > 0 {
-                    top = rooms.take();
-                    top.reserve(count);
-                    for _ in 0..count {
-                        top.push((Token(r.u32()?), r.f32()?));
-                    }
-                }
-                Ok(Some(Sampled { token, logprob, top }))
-            }
+            RESULT_SAMPLED => Ok(Some(take_sampled(r, rooms)?)),
             RESULT_FAULT => Err(LaneFault { code: r.i32()?, message: r.text()?.to_owned() }),
             value => return Err(WireError::Tag { what: "lane result", value }),
         };
@@ -370,8 +389,9 @@ mod tests {
     }
 
     fn sampler() -> impl Strategy<Value = SamplerSpec> {
-        (any::<[f32; 6]>(), any::<[u32; 3]>(), any::<u64>(), any::<Option<u32>>(), pairs(), grammar())
-            .prop_map(|(f, n, seed, logprobs, bias, grammar)| SamplerSpec {
+        let logprobs = (any::<Option<u32>>(), any::<bool>());
+        (any::<[f32; 6]>(), any::<[u32; 3]>(), any::<u64>(), logprobs, pairs(), grammar()).prop_map(
+            |(f, n, seed, (logprobs, scores_prompt), bias, grammar)| SamplerSpec {
                 temperature: f[0],
                 top_k: n[0],
                 top_p: f[1],
@@ -383,9 +403,11 @@ mod tests {
                 seed,
                 bias,
                 logprobs,
+                scores_prompt,
                 min_tokens: n[2],
                 grammar,
-            })
+            },
+        )
     }
 
     fn grammar() -> impl Strategy<Value = Option<Grammar>> {
@@ -450,11 +472,25 @@ mod tests {
         )
     }
 
+    fn sampled() -> impl Strategy<Value = Sampled> {
+        (any::<u32>(), any::<Option<f32>>(), pairs()).prop_map(|(token, logprob, top)| Sampled {
+            token: Token(token),
+            logprob,
+            top,
+        })
+    }
+
+    fn score() -> impl Strategy<Value = Score> {
+        (any::<[u32; 2]>(), sampled()).prop_map(|([lane, position], sampled)| Score {
+            lane: LaneId(lane),
+            position,
+            sampled,
+        })
+    }
+
     fn out() -> impl Strategy<Value = StepOut> {
-        let sampled = (any::<u32>(), any::<Option<f32>>(), pairs())
-            .prop_map(|(token, logprob, top)| Sampled { token: Token(token), logprob, top });
         let result = prop_oneof![
-            prop::option::of(sampled).prop_map(Ok),
+            prop::option::of(sampled()).prop_map(Ok),
             (any::<i32>(), ".{0,20}").prop_map(|(code, message)| Err(LaneFault { code, message })),
         ];
         let lane = (any::<u32>(), any::<u32>(), result).prop_map(|(lane, consumed, result)| LaneOut {
@@ -470,12 +506,14 @@ mod tests {
             took_ns: n[2],
         });
         let (lanes, moves) = (prop::collection::vec(lane, 0..6), prop::collection::vec(moved, 0..3));
-        (any::<[u64; 4]>(), any::<u32>(), any::<bool>(), lanes, moves).prop_map(
-            |([seq, device_ns, mask_ns, mask_wait_ns], step, last, lanes, moves)| StepOut {
+        let parts = (lanes, moves, prop::collection::vec(score(), 0..4));
+        (any::<[u64; 4]>(), any::<u32>(), any::<bool>(), parts).prop_map(
+            |([seq, device_ns, mask_ns, mask_wait_ns], step, last, (lanes, moves, scores))| StepOut {
                 seq,
                 step,
                 last,
                 lanes,
+                scores,
                 moves,
                 device_ns,
                 mask_ns,

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use sf_abi::SFR_E_INTERNAL;
-use sf_core::{LaneFault, Sampled, Token};
+use sf_core::{LaneFault, LaneId, Sampled, Score, Token};
 
 use super::fault;
 use super::lanes::{Hand, Lane};
+use super::scores::Scored;
 use crate::grammar::{Guide, MaskCost};
 use crate::rooms::Rooms;
 use crate::sampler::{Logits, Sampler};
+use crate::step::StepView;
 
 /// The sampler, the memory for its lists, and what grammars have cost in this step.
 pub(super) struct Drawing<'a> {
@@ -29,6 +31,17 @@ impl Drawing<'_> {
             self.sampler.sample(logits, &lane.recipe, &lane.history, room).map_err(|error| error.to_string())
         };
         drawn.map_err(|why| fault(SFR_E_INTERNAL, why))
+    }
+
+    /// Reads the scores of prompt tokens out of the rows that came back for the `at`-th feed.
+    pub(super) fn score(
+        &mut self,
+        scored: Scored,
+        rows: (&StepView<'_>, usize),
+        lane: (LaneId, &Lane),
+        scores: &mut Vec<Score>,
+    ) {
+        scored.tell((self.sampler, self.rooms), rows, lane, scores);
     }
 
     fn guided(

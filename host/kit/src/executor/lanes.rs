@@ -35,7 +35,7 @@ pub(super) struct Lane {
     /// Whether there is a grammar at all.
     pub(super) is_guided: bool,
     /// As [`LaneSpec::prompt_len`].
-    prompt_len: u32,
+    pub(super) prompt_len: u32,
     /// As [`LaneSpec::ends`].
     ends: Option<Arc<[Token]>>,
     /// The tick that feeds it, so that a second feed is noticed.

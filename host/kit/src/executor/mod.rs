@@ -5,11 +5,12 @@
 
 mod draw;
 mod lanes;
+mod scores;
 
 use std::sync::Arc;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_STATE, SFR_OK, SfrLaneOut, SfrStats};
-use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, StepOut, StepPlan, Token, Vocabulary};
+use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Score, StepOut, StepPlan, Token, Vocabulary};
 
 use crate::control::ControlPage;
 use crate::error::{KitError, code_name};
@@ -21,6 +22,7 @@ use crate::sampler::Sampler;
 use crate::step::{StepBuffer, StepView};
 use draw::Drawing;
 use lanes::Lanes;
+use scores::Scored;
 
 /// A lane that takes part in the step at hand.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ struct Fed {
     more: u32,
     /// Its place in the batch, or why it is not in it.
     place: Result<usize, LaneFault>,
+    /// What of its run is scored.
+    scored: Scored,
     /// The drawn token with which it goes on.
     next: Option<Token>,
 }
@@ -133,9 +137,12 @@ impl Executor {
             self.apply(op)?;
         }
         for feed in &plan.feeds {
-            let place = self.place(plan, feed);
+            let (place, scored) = match self.place(plan, feed) {
+                Ok((place, scored)) => (Ok(place), scored),
+                Err(fault) => (Err(fault), Scored::default()),
+            };
             let Feed { lane, sample, more, .. } = *feed;
-            self.feeds.push(Fed { lane, sample, more, place, next: None });
+            self.feeds.push(Fed { lane, sample, more, place, scored, next: None });
         }
         self.start()?;
         self.tick = Some(Tick { seq: plan.seq, step: 0, steps_max: plan.steps_max, word });
@@ -202,7 +209,7 @@ impl Executor {
     }
 
     /// Puts a feed into the batch, or says why not.
-    fn place(&mut self, plan: &StepPlan, feed: &Feed) -> Result<usize, LaneFault> {
+    fn place(&mut self, plan: &StepPlan, feed: &Feed) -> Result<(usize, Scored), LaneFault> {
         if let Some((_, fault)) = self.op_faults.iter().find(|(lane, _)| *lane == feed.lane) {
             return Err(fault.clone());
         }
@@ -229,19 +236,19 @@ impl Executor {
                 format!("the lane holds {len} positions, the feed begins at {}", feed.pos0),
             ));
         }
-        let tokens = run.len() as u32;
-        let rows = if feed.sample { tokens - 1..tokens } else { 0..0 };
+        let scored = Scored::of(lane, run, plan.tokens.get(end))?;
         if feed.sample {
             lane.follow(run);
         }
-        self.step.push(runtime, run, feed.pos0, rows);
-        Ok(self.step.len() - 1)
+        self.step.push(runtime, run, feed.pos0, scored.rows(run.len() as u32, feed.sample));
+        Ok((self.step.len() - 1, scored))
     }
 
     /// Makes the next step's batch of the lanes that go on.
     fn go_on(&mut self) {
         self.step.clear();
         for fed in &mut self.feeds {
+            fed.scored = Scored::default();
             fed.place = match (self.lanes.get(fed.lane), fed.next.take()) {
                 (Ok((lane, runtime)), Some(token)) => {
                     lane.follow(&[token]);
@@ -283,7 +290,10 @@ impl Executor {
                     out.device_ns = view.device_ns();
                     let drawing = Drawing { sampler: &mut self.sampler, rooms: &mut self.rooms, masks };
                     let mut desk = Desk { lanes: &mut self.lanes, drawing };
-                    out.lanes.extend(self.feeds.iter_mut().map(|fed| desk.settle(&view, fed)));
+                    for fed in &mut self.feeds {
+                        let told = desk.settle(&view, fed, &mut out.scores);
+                        out.lanes.push(told);
+                    }
                     (out.mask_ns, out.mask_wait_ns) =
                         (desk.drawing.masks.took_ns, desk.drawing.masks.waited_ns);
                     self.feeds.retain(|fed| fed.next.is_some());
@@ -323,7 +333,7 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     /// Takes the answer for one feed into its lane, draws if asked and notes whether the lane goes on.
-    fn settle(&mut self, view: &StepView<'_>, fed: &mut Fed) -> LaneOut {
+    fn settle(&mut self, view: &StepView<'_>, fed: &mut Fed, scores: &mut Vec<Score>) -> LaneOut {
         let id = fed.lane;
         let (at, lane) = match (&fed.place, self.lanes.get(id)) {
             (Ok(at), Ok((lane, _))) => (*at, lane),
@@ -334,6 +344,9 @@ impl Desk<'_> {
         let run = view.run(at);
         lane.history.fed(&run[..told.consumed as usize]);
         let whole = told.consumed as usize == run.len();
+        if told.status == SFR_OK {
+            self.drawing.score(fed.scored, (view, at), (id, lane), scores);
+        }
         let result = if told.status != SFR_OK {
             Err(lane_fault(&told))
         } else if fed.sample && whole {

@@ -20,6 +20,7 @@ mod logits;
 pub mod philox;
 mod recipe;
 mod scan;
+mod score;
 mod wide;
 
 pub use logits::Logits;

@@ -3,8 +3,8 @@
 use sf_core::QosClass;
 use sf_sched::SchedulerSettings;
 
-use crate::support::ask::{ask, ask_as};
-use crate::support::drive::Drive;
+use crate::support::ask::{ask, ask_as, prompt, with_prompt};
+use crate::support::drive::{Drive, Event};
 use crate::support::engine::{Cost, Setup};
 
 fn drive(batch: u32) -> Drive {
@@ -38,6 +38,33 @@ fn a_short_chat_gets_a_lane_when_agents_have_them_all() {
     drive.run(3000);
     assert!(drive.of(9).ttft_ms() < 400.0, "{}", drive.of(9).ttft_ms());
     assert_eq!(drive.scheduler.totals().preemptions, 1);
+}
+
+#[test]
+fn a_prompt_is_scored_whole_and_once_whatever_happens_to_its_lane() {
+    let scored = |request: u64, tokens: u32| {
+        let mut admission = ask(request, tokens, 5);
+        admission.sampler.scores_prompt = true;
+        admission
+    };
+    // The rules compare every score with the prompt. One lane is lost to a chat, all are lost with the engine.
+    let mut drive = drive(2);
+    (0..2).for_each(|one| drive.submit(scored(one, 900)));
+    drive.submit_at(600, ask_as(QosClass::Interactive, 9, 60, 20));
+    drive.at(2500, Event::Kill);
+    drive.run(3000);
+    assert!((0..2).all(|one| drive.of(one).is_complete()));
+    assert_eq!(drive.scheduler.totals().preemptions, 1);
+    // What was there already cannot be scored; what is scored serves others all the same.
+    drive.submit(scored(10, 1));
+    let prompt = prompt(0, 0, 1, 900);
+    let again = with_prompt(11, prompt.clone(), 5);
+    let mut rescored = with_prompt(12, prompt, 5);
+    rescored.sampler.scores_prompt = true;
+    drive.submit(again);
+    drive.submit(rescored);
+    drive.run(3000);
+    assert_eq!((drive.of(11).cached, drive.of(12).cached), (899, 0));
 }
 
 #[test]

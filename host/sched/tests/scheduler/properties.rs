@@ -27,6 +27,7 @@ struct Wish {
     /// End tokens, of a thousand.
     ends: u32,
     reuse: bool,
+    scores: bool,
     pin_s: Option<u64>,
     /// After its arrival.
     deadline_ms: Option<u64>,
@@ -56,6 +57,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         rare(100..4000),
         rare(0..3000),
         prop::option::weighted(0.1, (0_u64..2000, 1_u64..2000)),
+        prop::bool::weighted(0.2),
     );
     (who, prompt, reply, rest).prop_map(|(who, prompt, reply, rest)| Wish {
         at_ms: who.0,
@@ -68,6 +70,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         ends: reply.1,
         room: reply.2,
         reuse: rest.0,
+        scores: rest.5,
         pin_s: rest.1,
         deadline_ms: rest.2,
         cancel_ms: rest.3,
@@ -155,6 +158,7 @@ fn admission(request: u64, wish: &Wish) -> Admission {
     if let Some(room) = wish.room {
         admission.stop.positions_max = wish.shared + wish.own + room;
     }
+    admission.sampler.scores_prompt = wish.scores;
     admission.stop.end_tokens = (0..wish.ends).map(Token).collect::<Vec<_>>().into();
     Admission {
         class: wish.class,

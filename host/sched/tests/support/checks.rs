@@ -25,6 +25,8 @@ pub(crate) struct Tracked {
     pub(crate) prompt: u32,
     /// Its prompt, if others may use it and it may use others'.
     shared: Option<Vec<Token>>,
+    /// Tokens of its prompt that are to be scored, the next one last.
+    unscored: Vec<Token>,
     /// Tick in which its lane was fed last.
     fed: u64,
     pub(crate) deadline: Option<Moment>,
@@ -91,6 +93,10 @@ impl Rules {
             class: admission.class,
             prompt: admission.prompt.len() as u32,
             shared: admission.reuse.then(|| admission.prompt.clone()),
+            unscored: match admission.sampler.scores_prompt {
+                true => admission.prompt[1..].iter().rev().copied().collect(),
+                false => Vec::new(),
+            },
             fed: self.ticks,
             deadline: admission.deadline,
             submitted: now,
@@ -242,6 +248,7 @@ impl Rules {
     pub(crate) fn told(&mut self, now: Moment, outcome: &Outcome, engine: &ModelEngine) {
         let request = match outcome {
             Outcome::Started { request, .. }
+            | Outcome::Scored { request, .. }
             | Outcome::Token { request, .. }
             | Outcome::Finished { request, .. }
             | Outcome::Failed { request, .. } => request.0,
@@ -253,14 +260,20 @@ impl Rules {
             Outcome::Started { cached, waited, .. } => {
                 assert!(tracked.started.is_none(), "request {request} starts twice");
                 assert!(*cached < tracked.prompt, "{cached} of {} tokens cached", tracked.prompt);
+                assert!(*cached == 0 || tracked.unscored.is_empty(), "what is scored is computed");
                 let admitted = tracked.submitted + *waited;
                 // Earlier than this tick when a restore or an opening failed and was tried again.
                 assert!(admitted <= self.planned_at, "request {request} got its lane by a plan");
                 tracked.started = Some((admitted, ticks));
                 tracked.cached = *cached;
             }
+            Outcome::Scored { sampled, .. } => {
+                assert!(tracked.started.is_some(), "request {request} is scored before it starts");
+                assert_eq!(Some(sampled.token), tracked.unscored.pop(), "request {request}");
+            }
             Outcome::Token { sampled, .. } => {
                 assert!(tracked.started.is_some(), "request {request} draws before it starts");
+                assert!(tracked.unscored.is_empty(), "request {request} draws before it is scored");
                 let at = tracked.tokens.len();
                 let alone = tracked.alone.tokens.get(at);
                 assert_eq!(Some(&sampled.token), alone, "token {at} of request {request}");

@@ -1,6 +1,8 @@
 //! The steps of one tick of the model engine: who goes on, what is drawn, and when the tick ends.
 
-use sf_core::{Direction, LaneFault, LaneId, LaneOut, Move, Sampled, StepOut, StepPlan, Token};
+use sf_core::{
+    Direction, LaneFault, LaneId, LaneOut, Move, Sampled, Score, StepOut, StepPlan, Token, limits,
+};
 
 use super::draw::draw;
 use super::engine::{ModelEngine, no_cells};
@@ -24,6 +26,8 @@ pub(crate) struct Tick {
 struct Going {
     lane: LaneId,
     run: Vec<Token>,
+    /// What stands behind the run.
+    behind: Option<Token>,
     sample: bool,
     more: u32,
 }
@@ -33,6 +37,7 @@ impl Tick {
         let going = plan.feeds.iter().map(|feed| Going {
             lane: feed.lane,
             run: plan.tokens[feed.tokens.start as usize..feed.tokens.end as usize].to_vec(),
+            behind: plan.tokens.get(feed.tokens.end as usize).copied(),
             sample: feed.sample,
             more: feed.more,
         });
@@ -98,16 +103,20 @@ impl ModelEngine {
         for one in std::mem::take(&mut tick.going) {
             let goes_on = one.sample && one.more > 0 && tick.step + 1 < tick.steps_max;
             let result = self.run(&one, &tick, refused);
+            if result.is_ok() {
+                self.score(&one, &mut out.scores);
+            }
             let consumed = if result.is_ok() { one.run.len() as u32 } else { 0 };
             if let Ok(Some(sampled)) = &result
                 && goes_on
                 && !self.lanes[&one.lane].spec.ends.contains(&sampled.token)
             {
                 let run = vec![sampled.token];
-                going.push(Going { lane: one.lane, run, sample: true, more: one.more - 1 });
+                going.push(Going { lane: one.lane, run, behind: None, sample: true, more: one.more - 1 });
             }
             out.lanes.push(LaneOut { lane: one.lane, consumed, result });
         }
+        assert!(out.scores.len() <= limits::SCORES_MAX as usize, "{} scores", out.scores.len());
         if tick.step == 0 {
             let failed = tick.op_faults.drain(..);
             out.lanes.extend(failed.map(|(lane, fault)| LaneOut { lane, consumed: 0, result: Err(fault) }));
@@ -136,6 +145,23 @@ impl ModelEngine {
             self.refused_alone.insert(seed);
         }
         true
+    }
+
+    /// Scores what of a run's successors is prompt.
+    fn score(&self, one: &Going, scores: &mut Vec<Score>) {
+        let lane = &self.lanes[&one.lane];
+        if !lane.spec.sampler.scores_prompt {
+            return;
+        }
+        let pos0 = lane.len() - one.run.len();
+        let successors = one.run.iter().skip(1).chain(&one.behind);
+        let prompt = (lane.spec.prompt_len as usize).saturating_sub(pos0 + 1);
+        assert!(prompt < one.run.len() || one.behind.is_some(), "a scored run has a successor");
+        scores.extend(successors.take(prompt.min(one.run.len())).enumerate().map(|(at, token)| Score {
+            lane: one.lane,
+            position: (pos0 + at + 1) as u32,
+            sampled: Sampled { token: *token, logprob: None, top: Vec::new() },
+        }));
     }
 
     fn run(&mut self, one: &Going, tick: &Tick, refused: bool) -> Result<Option<Sampled>, LaneFault> {

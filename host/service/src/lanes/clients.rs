@@ -108,6 +108,17 @@ impl Clients {
         waiting >= TURN_EVENTS_MAX && client.held.is_none()
     }
 
+    /// A token of its prompt was scored; read with the first drawn one, or when there are too many. True as for
+    /// [`Clients::token`].
+    pub(super) fn scored(&mut self, request: RequestId, sampled: Sampled) -> bool {
+        let Some(client) = self.living.get_mut(&request) else { return false };
+        let waiting = client.mailbox.push(sampled);
+        if waiting >= TURN_EVENTS_MAX {
+            client.mailbox.wake();
+        }
+        waiting >= TURN_EVENTS_MAX && client.held.is_none()
+    }
+
     /// Its lane is held until its client has caught up. False when it has already.
     pub(super) fn hold(&mut self, request: RequestId, now: Moment) -> bool {
         let Some(client) = self.living.get_mut(&request) else { return false };

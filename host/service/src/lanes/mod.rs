@@ -258,6 +258,12 @@ impl LaneThread {
                         meter.holds.increment(1);
                     }
                 }
+                Outcome::Scored { request, sampled } => {
+                    if clients.scored(request, sampled) && clients.hold(request, now) {
+                        scheduler.hold(request, true);
+                        meter.holds.increment(1);
+                    }
+                }
                 Outcome::Started { request, cached, waited } => {
                     clients.started(request, cached, waited, meter);
                 }
