@@ -4,7 +4,7 @@ use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue};
 use sf_core::Fault;
-use sf_core::ports::Warning;
+use sf_core::ports::{WARNINGS_TOLD_MAX, Warning};
 
 use crate::answer::json;
 use crate::body::clipped;
@@ -12,8 +12,6 @@ use crate::body::clipped;
 /// Turns warnings into a refusal.
 const STRICT: &str = "x-superfluid-strict";
 const HEADER: &str = "x-superfluid-warnings";
-/// Warnings in the header; the others are counted.
-const HEADER_MAX: usize = 16;
 
 /// Whether a client wants to be refused rather than warned.
 pub(crate) fn strict(headers: &HeaderMap) -> Result<bool, Fault> {
@@ -38,10 +36,7 @@ pub(crate) fn ignored(name: &str) -> Warning {
 
 /// Refuses where the client is strict and there is something to warn of.
 pub(crate) fn refuse(strict: bool, warnings: &[Warning]) -> Result<(), Fault> {
-    let Some(first) = warnings.first().filter(|_| strict) else { return Ok(()) };
-    let all: Vec<String> = warnings.iter().take(HEADER_MAX).map(line).collect();
-    let fault = Fault::invalid("strict", first.param.clone(), all.join("; "));
-    Err(fault.hint(format!("leave it out, or leave out the header {STRICT}")))
+    Warning::refusal(warnings).filter(|_| strict).map_or(Ok(()), Err)
 }
 
 /// Names them in the response's header.
@@ -49,9 +44,9 @@ pub(crate) fn head(response: &mut Response, warnings: &[Warning]) {
     if warnings.is_empty() {
         return;
     }
-    let mut lines: Vec<String> = warnings.iter().take(HEADER_MAX).map(line).collect();
-    if warnings.len() > HEADER_MAX {
-        lines.push(format!("and {} more", warnings.len() - HEADER_MAX));
+    let mut lines: Vec<String> = warnings.iter().take(WARNINGS_TOLD_MAX).map(Warning::to_string).collect();
+    if warnings.len() > WARNINGS_TOLD_MAX {
+        lines.push(format!("and {} more", warnings.len() - WARNINGS_TOLD_MAX));
     }
     let text = lines.join("; ");
     if let Ok(value) = HeaderValue::from_str(&text.escape_default().to_string()) {
@@ -74,8 +69,4 @@ pub(crate) fn write(out: &mut BytesMut, warnings: &[Warning]) {
         json::put(out, "}");
     }
     json::put(out, "]");
-}
-
-fn line(warning: &Warning) -> String {
-    format!("{}: {}", clipped(&warning.param), warning.message)
 }

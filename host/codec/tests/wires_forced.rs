@@ -47,7 +47,7 @@ fn read_all(
             }
         }
     }
-    println!("answers and calls: {whole:?}");
+    eprintln!("answers and calls: {whole:?}");
     whole
 }
 
@@ -83,7 +83,7 @@ fn a_call_is_written_as_its_family_writes_it() {
     let properties = json!({"city": {"const": "Paris"}, "days": {"const": 3}});
     let fixed =
         json!({"properties": properties, "required": ["city", "days"], "additionalProperties": false});
-    let tools = [walking::tool("weather", fixed)];
+    let tools = [walking::tool("weather", &fixed)];
     let mut checked = Vec::new();
     let mut check = |name: &'static str, expect: &str| {
         let wire = Wire::by_name(name).unwrap();
@@ -161,7 +161,7 @@ fn a_call_is_written_as_its_family_writes_it() {
 #[test]
 fn what_a_wire_cannot_spell_is_refused_with_its_place() {
     let check = |wire: &str, name: &str, parameters: Value, expect: Result<(), &str>| {
-        let tools = [walking::tool("fine", json!({})), walking::tool(name, parameters)];
+        let tools = [walking::tool("fine", &json!({})), walking::tool(name, &parameters)];
         let wire = Wire::by_name(wire).unwrap();
         let asked = Asked {
             wire,

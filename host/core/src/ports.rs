@@ -51,6 +51,27 @@ pub struct Rendered {
     pub warnings: Vec<Warning>,
 }
 
+impl Warning {
+    /// What a client is told that wants to be refused rather than warned; `None` where there is nothing to warn of.
+    pub fn refusal(warnings: &[Warning]) -> Option<Fault> {
+        let first = warnings.first()?;
+        let lines = warnings.iter().take(WARNINGS_TOLD_MAX).map(ToString::to_string);
+        let message = lines.collect::<Vec<_>>().join("; ");
+        let hint = "leave it out, or leave out the header x-superfluid-strict";
+        Some(Fault::invalid("strict", first.param.clone(), message).hint(hint))
+    }
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let param = &self.param[..self.param.floor_char_boundary(64)];
+        write!(f, "{param}: {}", self.message)
+    }
+}
+
+/// Warnings that are told in one line; the others are counted.
+pub const WARNINGS_TOLD_MAX: usize = 16;
+
 /// One model as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCard {

@@ -296,6 +296,8 @@ pub struct Turn {
     pub deadline: Option<Duration>,
     /// Take over the KV of earlier requests that begin with the same tokens, and leave its own for later ones.
     pub reuse: bool,
+    /// Refuse it where it would be taken with warnings.
+    pub strict: bool,
     /// Keep the KV of its prompt for so long after it ended, within the server's pin budget.
     pub pin: Option<Duration>,
 }

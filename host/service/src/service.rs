@@ -132,6 +132,9 @@ impl Service {
         }
         let prompt_tokens = prompt.len() as u32;
         warnings.extend(resolve::clamped(model, &turn, prompt_tokens));
+        if let Some(refusal) = Warning::refusal(&warnings).filter(|_| turn.strict) {
+            return Err(refusal);
+        }
         let admissions = resolve::admissions(model, &turn, &prompt, submitted, || self.next_id())?;
         let answers = admissions
             .into_iter()

@@ -78,7 +78,6 @@ pub(crate) async fn run(
     warnings::refuse(strict, &warnings)?;
     let (head, answer, more) = timing.within(open(inference, ids, timing, terms, order)).await?;
     warnings.extend(more);
-    warnings::refuse(strict, &warnings)?;
     let mut response = match delivery {
         Delivery::Stream { usage } => {
             let body = Body::new(sse::EventStream::new(answer, Frames::new(head, usage)));
@@ -176,6 +175,7 @@ fn turn(terms: &Terms, order: &Order) -> Turn {
         party: terms.party(order.user.as_deref()),
         deadline: None,
         reuse: order.reuse,
+        strict: terms.strict,
         pin: terms.pin,
     }
 }
