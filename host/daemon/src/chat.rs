@@ -114,6 +114,7 @@ impl Chat<'_> {
             party: 0,
             deadline: None,
             reuse: true,
+            strict: false,
             pin: None,
         };
         let mut events = self.service.submit(turn).await.map_err(Fatal::refused)?.events;
