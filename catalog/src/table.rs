@@ -1,4 +1,4 @@
-//! The catalog as text for a terminal: a table where it fits, a list where it does not.
+//! The catalog as text for a terminal.
 
 use std::fmt::Write as _;
 
@@ -7,33 +7,17 @@ use sf_abi::descriptor::{Capability, Format};
 use crate::choose::ModelKind;
 use crate::discover::Catalog;
 use crate::entry::Entry;
+use crate::grid::{Row, Style, grid, wrap};
 
-/// How the text may look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Columns of the terminal; anything below 40 counts as 40.
-    pub width: usize,
-    /// Whether ANSI colours are understood.
-    pub colour: bool,
-}
-
-const WIDTH_MIN: usize = 40;
-const HEADINGS: [&str; 7] = ["ID", "VERSION", "SOURCE", "READS", "DEVICES", "CAN", "STATE"];
-const GAP: usize = 2;
-
-impl Style {
-    fn paint(self, text: &str, good: bool) -> String {
-        match (self.colour, good) {
-            (false, _) => text.to_owned(),
-            (true, true) => format!("\x1b[32m{text}\x1b[0m"),
-            (true, false) => format!("\x1b[31m{text}\x1b[0m"),
-        }
-    }
-
-    fn columns(self) -> usize {
-        self.width.max(WIDTH_MIN)
-    }
-}
+const HEADINGS: [(&str, &str); 7] = [
+    ("ID", ""),
+    ("VERSION", ""),
+    ("SOURCE", "from"),
+    ("READS", "reads"),
+    ("DEVICES", "devices"),
+    ("CAN", "can"),
+    ("STATE", ""),
+];
 
 /// `superfluid runtimes`.
 pub fn catalog_table(catalog: &Catalog, style: Style) -> String {
@@ -41,55 +25,21 @@ pub fn catalog_table(catalog: &Catalog, style: Style) -> String {
     if entries.is_empty() {
         return "no runtime is installed\n".into();
     }
-    let rows: Vec<[String; 7]> = entries.iter().map(cells).collect();
-    let mut widths = HEADINGS.map(str::len);
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut out = String::new();
-    if widths.iter().sum::<usize>() + GAP * (HEADINGS.len() - 1) > style.columns() {
-        for (entry, row) in entries.iter().zip(&rows) {
-            stacked(&mut out, entry, row, style);
-        }
-        return out;
-    }
-    line(&mut out, &HEADINGS.map(str::to_owned), &widths, |cell| cell.to_owned());
-    for (entry, row) in entries.iter().zip(&rows) {
-        line(&mut out, row, &widths, |state| style.paint(state, entry.usable().is_ok()));
-        complaint(&mut out, entry, style);
-    }
-    out
-}
-
-fn line(out: &mut String, cells: &[String; 7], widths: &[usize; 7], state: impl Fn(&str) -> String) {
-    let [front @ .., last] = cells;
-    for (cell, width) in front.iter().zip(widths) {
-        let _ = write!(out, "{cell:width$}{:GAP$}", "");
-    }
-    let _ = writeln!(out, "{}", state(last));
-}
-
-fn stacked(out: &mut String, entry: &Entry, row: &[String; 7], style: Style) {
-    let [id, version, source, reads, devices, can, state] = row;
-    let _ = writeln!(out, "{id} {version}  {}", style.paint(state, entry.usable().is_ok()));
-    for (name, value) in [("from", source), ("reads", reads), ("devices", devices), ("can", can)] {
-        if value != "-" {
-            wrap(out, &format!("  {name:9}"), value, style.columns());
-        }
-    }
-    complaint(out, entry, style);
+    let row = |entry: &Entry| Row {
+        cells: cells(entry).into(),
+        good: entry.usable().is_ok(),
+        remarks: complaint(entry),
+    };
+    grid(&HEADINGS, &entries.iter().map(row).collect::<Vec<_>>(), style)
 }
 
 /// Why an entry cannot be used, where, and what to do.
-fn complaint(out: &mut String, entry: &Entry, style: Style) {
-    let Err(reason) = entry.usable() else { return };
-    wrap(out, "    ", &reason.to_string(), style.columns());
-    wrap(out, "    found through ", &entry.origin.display().to_string(), style.columns());
-    if let Some(hint) = reason.hint() {
-        wrap(out, "    hint: ", &hint, style.columns());
-    }
+fn complaint(entry: &Entry) -> Vec<(&'static str, String)> {
+    let Err(reason) = entry.usable() else { return Vec::new() };
+    let mut lines =
+        vec![("    ", reason.to_string()), ("    found through ", entry.origin.display().to_string())];
+    lines.extend(reason.hint().map(|hint| ("    hint: ", hint)));
+    lines
 }
 
 fn cells(entry: &Entry) -> [String; 7] {
@@ -164,25 +114,4 @@ pub fn model_table(catalog: &Catalog, model: impl Into<ModelKind>, style: Style)
         out.push_str("no runtime here serves it\n");
     }
     out
-}
-
-/// Writes words up to `width` columns; later lines are indented as deep as the lead is long.
-fn wrap(out: &mut String, lead: &str, text: &str, width: usize) {
-    let indent = lead.chars().count();
-    out.push_str(lead);
-    let mut column = indent;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > width {
-            let _ = write!(out, "\n{:indent$}", "");
-            column = indent;
-        }
-        if column > indent {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
 }

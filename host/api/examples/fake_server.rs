@@ -118,6 +118,7 @@ impl Inference for Babble {
             context_window: None,
             runtime: None,
             chat: true,
+            self_test: "passed".to_owned(),
         }]
     }
 

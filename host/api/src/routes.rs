@@ -170,6 +170,7 @@ fn card(card: &ModelCard) -> Value {
         "context_window": card.context_window,
         "runtime": card.runtime,
         "chat": card.chat,
+        "self_test": card.self_test,
     })
 }
 

@@ -25,6 +25,14 @@ pub(crate) struct Directory {
     pub name: Option<String>,
 }
 
+/// Whether a directory with these entries is a model; `path` is the directory.
+pub(crate) fn is_model(mut names: impl Iterator<Item = std::ffi::OsString>, path: &Path) -> bool {
+    let is_weights = |name: std::ffi::OsString| {
+        Path::new(&name).extension().is_some_and(|extension| extension == "safetensors")
+    };
+    path.join("config.json").is_file() && names.any(is_weights)
+}
+
 /// `None` when the directory holds no model.
 pub(crate) fn read(path: &Path) -> Result<Option<Directory>, ArtifactError> {
     let unreadable = |source| ArtifactError::Unreadable { path: path.to_owned(), source };

@@ -6,7 +6,9 @@
 
 mod directory;
 mod error;
+mod find;
 pub mod gguf;
+mod parameters;
 mod split;
 
 use std::fmt;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use directory::TokenizerFiles;
 pub use error::ArtifactError;
+pub use find::{DEPTH_MAX, ENTRIES_MAX, Finder, Found};
 pub use gguf::Gguf;
 
 /// What kind of model a path holds.
@@ -78,6 +81,15 @@ impl Artifact {
     /// The checked header of a GGUF model.
     pub fn gguf(&self) -> Option<&Gguf> {
         self.gguf.as_ref()
+    }
+
+    /// How many numbers its weights are; `None` where the headers do not tell, as with packed integers.
+    pub fn parameters(&self) -> Option<u64> {
+        match (self.format, &self.gguf) {
+            (ArtifactFormat::Gguf { .. }, Some(gguf)) => parameters::of_gguf(gguf, &self.files),
+            (ArtifactFormat::SafetensorsDir, _) => parameters::of_safetensors(&self.files),
+            _ => None,
+        }
     }
 
     /// The tokenizer of a model directory; `None` where there is none, and for models of one file.

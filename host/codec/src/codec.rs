@@ -126,9 +126,9 @@ impl Marking {
 
 /// Text ⇄ tokens for one model. Immutable; share it behind an `Arc`.
 pub struct Codec {
-    vocab: Vocab,
-    model: Model,
-    template: Option<Template>,
+    pub(crate) vocab: Vocab,
+    pub(crate) model: Model,
+    pub(crate) template: Option<Template>,
     /// Says where the template came from.
     dialect: &'static str,
     wire: Option<&'static Wire>,

@@ -38,6 +38,15 @@ pub(crate) struct Written {
 
 impl<'a> Given<'a> {
     pub(crate) fn new(template: &'a Template, chat: &'a Chat) -> Result<Given<'a>, CodecError> {
+        Given::at(template, chat, template.now)
+    }
+
+    /// At a time in seconds since 1970; `None` = now.
+    pub(crate) fn at(
+        template: &'a Template,
+        chat: &'a Chat,
+        now: Option<u64>,
+    ) -> Result<Given<'a>, CodecError> {
         if !chat.tools.is_empty() && !template.reads("tools") {
             return Err(CodecError::NoTools);
         }
@@ -55,7 +64,7 @@ impl<'a> Given<'a> {
             Ending::Prompt | Ending::Closed => None,
         };
         let mut given = Given { template, chat, messages: Vec::new(), others: Vec::new(), sentinel, open };
-        given.others = given.variables();
+        given.others = given.variables(now);
         let last = chat.messages.len().saturating_sub(1);
         let mark = |at| given.open.as_ref().filter(|_| at == last).map(|(mark, _)| *mark);
         let messages = chat.messages.iter().enumerate();
@@ -63,9 +72,9 @@ impl<'a> Given<'a> {
         Ok(given)
     }
 
-    fn variables(&self) -> Vec<(&'a str, Value)> {
+    fn variables(&self, now: Option<u64>) -> Vec<(&'a str, Value)> {
         let Template { bos, eos, .. } = self.template;
-        let now = self.template.now.unwrap_or_else(|| {
+        let now = now.unwrap_or_else(|| {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
         });
         let tools: Vec<Value> = self.chat.tools.iter().map(|tool| self.value(&tool.json)).collect();

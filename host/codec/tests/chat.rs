@@ -355,7 +355,7 @@ fn parts_reach_templates_that_read_them_and_their_text_all_others() {
     let nothing = Message { content: None, ..message(Role::Assistant, "") };
     assert_eq!(
         rendered(
-            "{{ messages[0].content is none }}{% for p in [] %}{{ p.type == 'image' }}{% endfor %}",
+            "{{ messages[0].content is undefined }}{% for p in [] %}{{ p.type == 'image' }}{% endfor %}",
             &[nothing]
         ),
         "True"

@@ -201,8 +201,8 @@ fn members_are_found_by_name_and_written_as_the_client_wrote_them() {
     check("{{ tools[0].function.name | length }}{{ messages[1].tool_calls[0].id | length }}", "33");
     check("{{ tools[0].type == 'function' }}{{ tools[0].function.parameters.type == 'object' }}", "TrueTrue");
     check(
-        "{{ messages[1].content is none }}{{ messages[1].name is defined }}{{ messages[0].tool_calls is defined }}",
-        "TrueFalseFalse",
+        "{{ messages[1].content is defined }}{{ messages[1].name is defined }}{{ messages[0].tool_calls is defined }}",
+        "FalseFalseFalse",
     );
     check("{{ messages[1].tool_calls[0] | list }}", "['id', 'type', 'function']");
     check(

@@ -1,5 +1,5 @@
 //! Whatever a grammar of calls lets through is read by its own wire as exactly such calls, with arguments that are valid.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests, and counts")]
 
 #[path = "wires_forced/walking.rs"]
 mod walking;

@@ -87,6 +87,8 @@ pub struct ModelCard {
     pub runtime: Option<String>,
     /// Whether it has a chat template.
     pub chat: bool,
+    /// `passed`, or `failed: ` and what its text failed when it was loaded.
+    pub self_test: String,
 }
 
 /// Where a model stands.

@@ -5,9 +5,11 @@ mod chat;
 mod exit;
 mod find;
 mod logs;
+mod models;
 mod prefixes;
 mod prepare;
 mod runtimes;
+mod selftest;
 mod serve;
 mod verify;
 mod window;
@@ -72,6 +74,10 @@ fn run(invocation: Invocation, runtimes: Runtimes, options: &dyn RuntimeOptions)
         Invocation::Verify(settings) => {
             logs::init(&settings.logs, logs::COMMAND)?;
             return verify::verify(&settings);
+        }
+        Invocation::Models(settings) => {
+            logs::init(&settings.logs, logs::COMMAND)?;
+            return models::show(&settings, runtimes);
         }
         Invocation::Bench(settings) => return bench::bench(&settings),
         Invocation::Completions(shell) => print(&sf_settings::completions(shell, options))?,

@@ -20,7 +20,7 @@ use sf_settings::{
 use crate::exit::Fatal;
 use crate::find::Runtimes;
 use crate::prefixes::{self, Prefixes};
-use crate::window;
+use crate::{selftest, window};
 
 /// A model ready to be served, and the lines that tell the operator how.
 pub(crate) struct Prepared {
@@ -96,6 +96,8 @@ impl Preparer {
             vocabulary: Some(Arc::clone(&vocabulary)),
         };
         let id = model_id(&path);
+        let self_test = codec.self_test();
+        selftest::tell(&id, &self_test);
         let mut lines = vec![
             format!("model {id}: {}, {} {}", path.display(), artifact.architecture, artifact.quantization),
             format!(
@@ -116,6 +118,7 @@ impl Preparer {
             ),
             prefixes.line(),
             format!("text: {}", codec.describe()),
+            format!("self-test: {self_test}"),
             "speculation: off".to_owned(),
         ];
         lines.extend(choice.notes.iter().map(|note| format!("note: {note}")));
@@ -134,6 +137,7 @@ impl Preparer {
                 model: model_defaults(&artifact),
                 tokens_max: self.sampling.max_tokens,
             },
+            self_test: self_test.to_string(),
             opener: opener(self.worker.clone(), prefixes, spec),
         };
         Ok(Prepared { spec, lines })
@@ -275,7 +279,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// What clients call it: the file's name without its ending, or the folder's.
-fn model_id(path: &Path) -> String {
+pub(crate) fn model_id(path: &Path) -> String {
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -36,7 +36,8 @@ pub(crate) fn show(settings: &RuntimesSettings, mut runtimes: Runtimes) -> Resul
     Ok(if read { ExitCode::SUCCESS } else { ExitCode::from(4) })
 }
 
-fn style() -> Style {
+/// As the terminal at stdout is.
+pub(crate) fn style() -> Style {
     let stdout = std::io::stdout();
     let size = rustix::termios::tcgetwinsize(&stdout).ok();
     let width = size.map_or(WIDTH, |size| usize::from(size.ws_col)).max(40);

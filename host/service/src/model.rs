@@ -51,6 +51,8 @@ pub struct ModelSpec {
     pub scheduling: SchedulerSettings,
     /// Sampling defaults.
     pub sampling: SamplingDefaults,
+    /// How the self-test of its text went, as [`ModelCard::self_test`].
+    pub self_test: String,
     /// Opens its engine.
     pub opener: Opener,
 }
@@ -66,6 +68,7 @@ pub(crate) struct Model {
     pub(crate) end_tokens: Arc<[Token]>,
     pub(crate) window: u32,
     pub(crate) sampling: SamplingDefaults,
+    pub(crate) self_test: String,
     pub(crate) created: u64,
     pub(crate) desk: Arc<Desk>,
     pub(crate) state: watch::Receiver<ModelState>,
@@ -95,6 +98,7 @@ impl Model {
             context_window: Some(self.window),
             runtime: Some(self.runtime.clone()),
             chat: self.codec.has_chat(),
+            self_test: self.self_test.clone(),
         }
     }
 }

@@ -255,6 +255,7 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
         grammars,
         window: spec.window,
         sampling: spec.sampling,
+        self_test: spec.self_test,
         created,
         desk,
         state,

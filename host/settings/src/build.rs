@@ -14,8 +14,8 @@ use crate::parse::{Matches, asks_for_help, matches, texts};
 use crate::runtime_options::RuntimeOptions;
 use crate::scheduling::{default_class, scheduling};
 use crate::settings::{
-    Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, Placement,
-    RunSettings, RuntimeChoice, RuntimesSettings, SamplingSettings, Secret, ServeSettings, Shell,
+    Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, ModelsSettings,
+    Placement, RunSettings, RuntimeChoice, RuntimesSettings, SamplingSettings, Secret, ServeSettings, Shell,
     TextSettings, VerifySettings, Window,
 };
 use crate::value::address;
@@ -51,6 +51,7 @@ pub(crate) fn invocation(
         Verb::Run => Invocation::Run(Box::new(run(&matches)?)),
         Verb::Runtimes => Invocation::Runtimes(runtimes(&matches)?),
         Verb::Verify => Invocation::Verify(verify(&matches)?),
+        Verb::Models => Invocation::Models(models(&matches)),
         Verb::Bench => Invocation::Bench(Box::new(bench(&matches, env, options)?)),
         Verb::Completions => Invocation::Completions(shell(&matches)?),
         Verb::Man => none_left(verb, &matches.operands, 0).map(|()| Invocation::Man)?,
@@ -176,6 +177,17 @@ fn verify(matches: &Matches) -> Result<VerifySettings, UsageError> {
         json: matches.on("json").unwrap_or(false),
         logs: logs(matches),
     })
+}
+
+fn models(matches: &Matches) -> ModelsSettings {
+    ModelsSettings {
+        paths: matches.operands.iter().map(PathBuf::from).collect(),
+        model_dirs: matches.texts("model-dir").into_iter().map(PathBuf::from).collect(),
+        json: matches.on("json").unwrap_or(false),
+        check: matches.on("check").unwrap_or(false),
+        runtimes: matches.texts("runtime").into_iter().map(RuntimeChoice::read).collect(),
+        logs: logs(matches),
+    }
 }
 
 fn shell(matches: &Matches) -> Result<Shell, UsageError> {

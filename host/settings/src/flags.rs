@@ -7,9 +7,10 @@ use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX, PREFILL_BUDGET};
 /// Verbs that load a model.
 const CHAT: &[Verb] = &[Verb::Serve, Verb::Run];
 const BENCH: &[Verb] = &[Verb::Bench];
-const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify];
-const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes];
-const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify];
+const MODELS: &[Verb] = &[Verb::Models];
+const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify, Verb::Models];
+const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Models];
+const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify, Verb::Models];
 
 const CONTEXT_MAX: i64 = 1 << 24;
 const ANY: Kind = int(0, i64::MAX);
@@ -37,6 +38,16 @@ pub const FLAGS: &[Flag] = &[
         .shown_as("P"),
     later("model-dir", Group::Models, Kind::Path, "Register every artifact below a directory that some runtime reads.")
         .shown_as("D"),
+    flag(
+        "model-dir",
+        Group::Models,
+        Kind::Path,
+        "A directory to look into, 8 levels deep. Where paths are given as arguments, the model directory \
+         (SUPERFLUID_MODELS, ~/.cache/superfluid/models) and the Hugging Face hub's cache are left out.",
+    )
+    .on(MODELS)
+    .shown_as("D")
+    .repeatable(),
     later("idle-timeout", Group::Models, ANY, "Unload a model that nobody used for so long.").shown_as("S"),
     flag("offline", Group::Models, Kind::Switch, "Fetch nothing from the network. This build never does.").on(CHAT),
     later("pull-<option>", Group::Models, Kind::Family, "Passed to the puller of a model given by id.").on(CHAT),
@@ -365,6 +376,7 @@ pub const FLAGS: &[Flag] = &[
     flag("json", Group::Output, Kind::Switch, "Print JSON of a stable schema.").on(REPORTS),
     flag("probe", Group::Output, Kind::Switch, "Ask each runtime again whether it can run here, and list its devices.")
         .on(&[Verb::Runtimes]),
+    flag("check", Group::Output, Kind::Switch, "Exit with 1 when a file cannot be read or a self-test fails.").on(MODELS),
     flag("quick", Group::Output, Kind::Switch, "Leave the long checks out.").on(&[Verb::Verify]),
     // ---- retired
     retired("paged-kv", RetiredValue::None, "KV is always paged by the runtime"),

@@ -27,9 +27,9 @@ pub use flags::FLAGS;
 pub use help::{help, overview};
 pub use runtime_options::{RuntimeFlag, RuntimeOption, RuntimeOptions, RuntimeValue};
 pub use settings::{
-    Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, Placement,
-    RunSettings, RuntimeChoice, RuntimeRef, RuntimesSettings, SamplingSettings, SchedulingSettings, Secret,
-    ServeSettings, Shell, TextSettings, VerifySettings, Window,
+    Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, ModelsSettings,
+    Placement, RunSettings, RuntimeChoice, RuntimeRef, RuntimesSettings, SamplingSettings,
+    SchedulingSettings, Secret, ServeSettings, Shell, TextSettings, VerifySettings, Window,
 };
 pub use shell::{completions, manual};
 pub use table::{Flag, Group, Kind, RetiredValue, Status};

@@ -21,6 +21,8 @@ pub enum Invocation {
     Runtimes(RuntimesSettings),
     /// The conformance kit.
     Verify(VerifySettings),
+    /// The models of this machine.
+    Models(ModelsSettings),
     /// The load generator.
     Bench(Box<BenchSettings>),
     /// A completion script, see [`crate::completions`].
@@ -103,6 +105,23 @@ pub struct VerifySettings {
     pub quick: bool,
     /// JSON instead of text.
     pub json: bool,
+    /// Logs.
+    pub logs: LogSettings,
+}
+
+/// `superfluid models`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelsSettings {
+    /// Look at these files and directories alone; none = the usual places.
+    pub paths: Vec<PathBuf>,
+    /// Directories to look into besides the usual places.
+    pub model_dirs: Vec<PathBuf>,
+    /// JSON instead of a table.
+    pub json: bool,
+    /// Fail when a file cannot be read or a self-test fails.
+    pub check: bool,
+    /// Runtimes named by path, or the one to ask.
+    pub runtimes: Vec<RuntimeChoice>,
     /// Logs.
     pub logs: LogSettings,
 }

@@ -11,6 +11,8 @@ pub enum Verb {
     Runtimes,
     /// The conformance kit.
     Verify,
+    /// The models of this machine.
+    Models,
     /// The load generator.
     Bench,
     /// Shell completions.
@@ -91,7 +93,18 @@ pub const VERBS: &[VerbRow] = &[
         "show every runtime: what it reads, what it can do, usable here or why not; with a model, who reads it",
         &["superfluid runtimes", "superfluid runtimes --probe --json", "superfluid runtimes smol.gguf"],
     ),
-    later("models", "", "list the models found here"),
+    row(
+        "models",
+        Verb::Models,
+        "[path]...",
+        "list the models found here: size, parameters, context, who reads it, whether its text passes the self-test",
+        &[
+            "superfluid models",
+            "superfluid models ~/models /mnt/models",
+            "superfluid models --model-dir ~/models --json",
+            "superfluid models smol.gguf --check",
+        ],
+    ),
     later("pull", "<org/model[:tag]>", "fetch a model by id"),
     later("ps", "", "show a running server's models"),
     later("load", "<model>", "load a model into a running server"),

@@ -18,6 +18,8 @@ fn the_overview_lists_the_verbs() {
                                           required checks pass
           runtimes [model]                show every runtime: what it reads, what it can do, usable here or
                                           why not; with a model, who reads it
+          models [path]...                list the models found here: size, parameters, context, who reads
+                                          it, whether its text passes the self-test
           bench [model]                   load a server and measure it: throughput, time to the first token,
                                           inter-token latency; with a model, serve it for the run (flags of
                                           serve after --)
@@ -27,8 +29,7 @@ fn the_overview_lists_the_verbs() {
           version                         print the version
 
         not in this build yet
-          runtimes install, runtimes remove, models, pull, ps, load, unload, stop, sessions, fleet, launch,
-          top
+          runtimes install, runtimes remove, pull, ps, load, unload, stop, sessions, fleet, launch, top
 
         superfluid help <verb> shows its flags.
         Exit codes: 0 done; 1 failed along the way; 2 usage, or what this runtime or model cannot do; 4 a
@@ -244,6 +245,47 @@ fn help_of_runtimes_and_verify() {
         on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn help_of_models() {
+    expect![[r#"
+        superfluid models - list the models found here: size, parameters, context, who reads it, whether its
+        text passes the self-test
+
+        usage: superfluid models [path]... [flags]
+
+        examples
+          superfluid models
+          superfluid models ~/models /mnt/models
+          superfluid models --model-dir ~/models --json
+          superfluid models smol.gguf --check
+
+        models
+          --model-dir D                   A directory to look into, 8 levels deep. Where paths are given as
+                                          arguments, the model directory (SUPERFLUID_MODELS,
+                                          ~/.cache/superfluid/models) and the Hugging Face hub's cache are
+                                          left out. [repeatable]
+
+        runtime
+          --runtime ID|PATH|MODEL=ID      The runtime to use: an id or alias of the catalog, the path of a
+                                          runtime (its folder, runtime.json or library), or MODEL=ID for one
+                                          of several models. [default: chosen by the model's format]
+                                          [repeatable]
+
+        telemetry
+          --log-filter FILTER             What is logged, e.g. info,sf_engine=debug. [default: info in
+                                          serve, else warn]
+          -v, --verbose                   Log more; -vv even more.
+
+        output
+          --json                          Print JSON of a stable schema.
+          --check                         Exit with 1 when a file cannot be read or a self-test fails.
+
+        Each flag can be set by the environment: SUPERFLUID_MAX_CONTEXT for --max-context, and so on; a flag
+        on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
+    "#]]
+    .assert_eq(&help(Verb::Models, &[]));
 }
 
 #[test]

@@ -147,6 +147,16 @@ fn run_takes_a_prompt_and_one_lane() {
 #[test]
 fn verbs_of_two_words_and_help_are_told_apart() {
     assert!(matches!(invocation("runtimes"), Ok(Invocation::Runtimes(s)) if s.model.is_none()));
+    let models = invocation("models a b.gguf --model-dir c --model-dir d --check");
+    let Ok(Invocation::Models(models)) = models else { panic!("{models:?}") };
+    let names = |paths: &[std::path::PathBuf]| {
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names(&models.paths).join(" "), names(&models.model_dirs).join(" ")),
+        ("a b.gguf".into(), "c d".into())
+    );
+    assert!(models.check && !models.json);
     assert!(matches!(invocation("runtimes m.gguf --json"), Ok(Invocation::Runtimes(s)) if s.json));
     assert!(matches!(invocation("runtimes verify x.so --quick"), Ok(Invocation::Verify(s)) if s.quick));
     for (line, topic) in [

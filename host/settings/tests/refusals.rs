@@ -22,7 +22,7 @@ fn verbs() {
             "serv m",
             "model.gguf",
             "--port 80",
-            "models",
+            "pull",
             "runtimes install x",
             "bench",
             "help fleet",
@@ -41,8 +41,8 @@ fn verbs() {
             $ superfluid --port 80
             --port is not a verb of superfluid (usage.unknown_verb)
               hint: the verb comes first: superfluid serve <model> [flags]
-            $ superfluid models
-            superfluid models is not in this build yet: list the models found here (usage.not_yet)
+            $ superfluid pull
+            superfluid pull is not in this build yet: fetch a model by id (usage.not_yet)
               hint: superfluid help lists what this build has
             $ superfluid runtimes install x
             superfluid runtimes install is not in this build yet: put a runtime into your catalog (usage.not_yet)
@@ -91,7 +91,7 @@ fn unknown_flags_offer_the_nearest() {
               hint: superfluid help serve lists them all; a runtime's own options are known once superfluid runtimes shows it
             $ superfluid serve m --json
             --json is not a flag of superfluid serve (usage.unknown_flag)
-              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify
+              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify and superfluid models
             $ superfluid runtimes --port 80
             --port is not a flag of superfluid runtimes (usage.unknown_flag)
               hint: it is a flag of superfluid serve

@@ -126,6 +126,20 @@ fn bodies_are_framed_as_the_head_says() {
 }
 
 #[test]
+fn one_carriage_return_belongs_to_a_line_end_and_a_second_to_the_line() {
+    let check = |body: &str, expect: &[&str]| {
+        let bytes = format!("HTTP/1.1 200 OK\r\n\r\n{body}");
+        for size in 1..bytes.len() {
+            assert_eq!(read(bytes.as_bytes().chunks(size)).unwrap().events, expect, "{body:?} by {size}");
+        }
+    };
+    check("data: a\r\n\r\ndata: b\n\n", &["a", "b"]);
+    check("data: a\n\r\r\ndata: b\n\n", &["a\nb"]);
+    check("data: a\r\r\n\n", &["a\r"]);
+    check("data: a\n\r\r", &["a"]);
+}
+
+#[test]
 fn endless_heads_lines_and_events_are_refused() {
     let refused = |head: &str, fill: &str| {
         let fill = fill.repeat(64 << 10 >> fill.len().ilog2());

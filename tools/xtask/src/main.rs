@@ -9,6 +9,7 @@ mod demo;
 mod engine;
 mod error;
 mod fetch;
+mod fuzz;
 mod gate;
 mod hash;
 mod http;
@@ -36,6 +37,9 @@ cargo xtask <command>
                      build the llama.cpp runtime into the engine cache and place it beside our binaries
   throughput MODEL [key=number]...
                      how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
+  fuzz [TARGET]... [--seconds N] [--keep] [--sanitizer address|none]
+                     fuzz all targets of tests/fuzz, or these, each for N seconds (default 900); --keep takes the best of
+                     what was learned into the committed corpus. Needs cargo-fuzz
   manifest LIBRARY   write runtime.json beside a runtime's library, from the descriptor inside it
   toy-model FILE     write the tiny GGUF that the C sample runtime reads
   gate OLD NEW       compare two versions of the C header: only legal growth passes
@@ -80,6 +84,7 @@ fn run(args: &[&str]) -> Result<(), TaskError> {
         "fetch" => fetch::run(rest),
         "engine" => engine::run(&Tree::find()?, &engine::Options::parse(rest)?),
         "throughput" => engine::throughput(&Tree::find()?, rest),
+        "fuzz" => fuzz::run(&Tree::find()?, &fuzz::Options::parse(rest)?),
         "gate" => gate::run(rest),
         "manifest" => one(rest, "a library").and_then(|path| engine::write_manifest(Path::new(path))),
         "toy-model" => one(rest, "a file name").and_then(|path| toy_model(Path::new(path))),

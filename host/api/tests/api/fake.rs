@@ -64,6 +64,7 @@ impl Fake {
             context_window: Some(2048),
             runtime: Some("sample".to_owned()),
             chat: true,
+            self_test: "passed".to_owned(),
         };
         Arc::new(Fake {
             script: Box::new(script),

@@ -6,6 +6,7 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -132,6 +133,20 @@ impl Gguf {
     /// All keys with their values, in the order of the keys.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(key, value)| (&**key, value))
+    }
+
+    /// Feeds the keys that `keep` names, and their values, to a hasher: equal entries give equal hashes.
+    pub fn hash_entries(&self, keep: impl Fn(&str) -> bool, state: &mut impl Hasher) {
+        for (key, value) in self.entries().filter(|(key, _)| keep(key)) {
+            key.hash(state);
+            value.kind().name().hash(state);
+            match value {
+                Value::Array(array) => (array.kind().name(), array.bytes()).hash(state),
+                Value::String(text) => text.hash(state),
+                // Numbers: what their type's values are told apart by.
+                number => format!("{number:?}").hash(state),
+            }
+        }
     }
 
     /// All tensors, in the order of the file.

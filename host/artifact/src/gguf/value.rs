@@ -139,7 +139,7 @@ impl Array {
         self.count == 0
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.header[self.range.clone()]
     }
 

@@ -5,11 +5,14 @@ use super::delta::{CallFault, Delta, SpanKind};
 use super::named::NamedCall;
 use super::parser::{Parser, State};
 use super::sink::{NAME_BYTES_MAX, Progress};
-use super::window::{Found, Here};
+use super::window::{Found, Here, Mark, plain};
 use super::{Body, Channels, Shape};
 
 /// Longest header, in bytes.
 const HEADER_BYTES_MAX: usize = 1024;
+
+/// Goes on with the header that the prompt began with the assistant's role.
+const RECIPIENT: &[Mark] = &[plain(" to=")];
 
 impl Parser {
     fn channels(&self) -> Option<&'static Channels> {
@@ -21,8 +24,18 @@ impl Parser {
 
     pub(super) fn between(&mut self, out: &mut Vec<Delta>) -> bool {
         let Some(channels) = self.channels() else { return false };
-        let space = self.window.space();
         self.state = State::Between;
+        if self.spans().is_empty() {
+            match self.window.starts(&[RECIPIENT]) {
+                Here::Maybe => return false,
+                Here::Mark { .. } => {
+                    self.state = State::Header;
+                    return true;
+                }
+                Here::Nothing => {}
+            }
+        }
+        let space = self.window.space();
         if space > 0 {
             self.say(SpanKind::Markup, space, out);
             return true;

@@ -181,6 +181,20 @@ impl Wire {
             || marks.into_iter().any(|mark| template.contains(mark.text.trim()))
     }
 
+    /// Marks that count only as control tokens, in groups: without a token of each group, calls are never seen.
+    pub(crate) fn needed_tokens(&self) -> Vec<Vec<&'static str>> {
+        let groups = match &self.shape {
+            Shape::Plain => vec![],
+            // What may start with no mark at all does not need one.
+            Shape::Calls(calls) if calls.bare != Bare::Never => vec![],
+            Shape::Calls(calls) => vec![calls.opens, calls.call_opens],
+            Shape::Channels(channels) => vec![channels.starts, channels.message],
+        };
+        let needed =
+            groups.into_iter().filter(|marks| !marks.is_empty() && marks.iter().all(|mark| mark.token));
+        needed.map(|marks| marks.iter().map(|mark| mark.text).collect()).collect()
+    }
+
     /// The texts of every mark that the wire knows, for a grammar or a list of tokens to keep visible.
     pub fn marks(&self) -> Vec<&'static str> {
         let mut texts: Vec<&str> = self.all_marks().iter().map(|mark| mark.text).collect();

@@ -19,7 +19,7 @@ const CHATML: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' 
      {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// GPT-2's printable stand-in for a byte.
-fn printable(byte: u8) -> char {
+pub(crate) fn printable(byte: u8) -> char {
     let stands = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if stands(byte) {
         return byte.into();

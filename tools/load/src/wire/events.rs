@@ -42,12 +42,12 @@ impl EventScanner {
                 self.line.extend_from_slice(line);
                 let line = std::mem::take(&mut self.line);
                 self.keep(&mut whole);
-                self.line(&line, event);
+                self.line(unended(&line), event);
                 self.line = line;
                 self.line.clear();
                 continue;
             }
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let line = unended(line);
             match (line, whole, self.has_data) {
                 ([], Some(data), _) => {
                     event(data);
@@ -70,7 +70,7 @@ impl EventScanner {
     /// The body has ended: an event whose blank line is missing counts.
     pub fn finish(&mut self, event: &mut impl FnMut(&[u8])) {
         let line = std::mem::take(&mut self.line);
-        self.line(&line, event);
+        self.line(unended(&line), event);
         self.line(b"", event);
         self.clear();
     }
@@ -97,9 +97,8 @@ impl EventScanner {
         self.data.extend_from_slice(data);
     }
 
-    /// One whole line, with data in the buffer.
+    /// One whole line without its end, with data in the buffer.
     fn line(&mut self, line: &[u8], event: &mut impl FnMut(&[u8])) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if let Some(data) = data_of(line) {
             self.push_data(data);
         } else if line.is_empty() && self.has_data {
@@ -108,6 +107,11 @@ impl EventScanner {
             self.has_data = false;
         }
     }
+}
+
+/// A line without the one `\r` that belongs to its end.
+fn unended(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// The data of a `data:` line; other fields and comments carry nothing that is needed.
