@@ -15,7 +15,7 @@ use crate::require::{Refusal, Requirement, Verdict};
 pub struct ModelKind {
     /// For messages.
     pub path: String,
-    /// As descriptors spell it: `gguf`, `safetensors-dir`, `base`.
+    /// As descriptors spell it: `gguf`, `safetensors`, `base`.
     pub format: String,
     /// Of the format, when it has one.
     pub version: Option<u32>,
@@ -29,7 +29,7 @@ impl From<&Artifact> for ModelKind {
     fn from(artifact: &Artifact) -> Self {
         let (format, version) = match artifact.format {
             ArtifactFormat::Gguf { version } => ("gguf", Some(version)),
-            ArtifactFormat::SafetensorsDir => ("safetensors-dir", None),
+            ArtifactFormat::SafetensorsDir => ("safetensors", None),
             ArtifactFormat::Base => ("base", None),
         };
         // What a header does not say, or a model without weights.

@@ -3,6 +3,7 @@
 //! A fixture panics with the compiler's own words when it cannot be made: a test without its fixture has failed.
 
 mod foreign;
+mod prompts;
 mod runtimes;
 mod served;
 mod server;
@@ -11,6 +12,7 @@ mod toy;
 use std::path::{Path, PathBuf};
 
 pub use foreign::{Node, python, run};
+pub use prompts::QUESTIONS;
 pub use runtimes::{
     BAD_MODES, build_bad, build_sample, compile, descriptor_section, source_path, write_manifest,
 };

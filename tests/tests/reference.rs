@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use sf_tests::{Server, binary, real_model};
+use sf_tests::{QUESTIONS, Server, binary, real_model};
 
 const TOKENS: u32 = 24;
 
@@ -19,29 +19,6 @@ const CHUNKS: [usize; 3] = [32, 64, 96];
 /// What the model's own template puts before the first user message.
 const SYSTEM: &str =
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n";
-
-const QUESTIONS: [&str; 20] = [
-    "Write one sentence about the sea.",
-    "What is the capital of France?",
-    "Name three colors.",
-    "Explain gravity to a child.",
-    "Translate 'good morning' into Spanish.",
-    "What is 17 + 25?",
-    "Write a haiku about autumn.",
-    "Who wrote Romeo and Juliet?",
-    "List two uses of copper.",
-    "def fibonacci(n):",
-    "Was ist ein Apfel?",
-    "Tell me a joke about cats.",
-    "How do I boil an egg?",
-    "Why is the sky blue?",
-    "Give me a synonym for 'happy'.",
-    "What comes after Tuesday?",
-    "Describe a tree in five words.",
-    "日本の首都はどこですか?",
-    "Is water wet? Answer yes or no.",
-    "Summarize: The quick brown fox jumps over the lazy dog.",
-];
 
 const BEGINNINGS: [&str; 20] = [
     "The sea is",

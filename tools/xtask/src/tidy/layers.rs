@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("sf-sched", 1, &["sf-core"]),
     ("sf-api", 1, &["sf-core"]),
     ("sf-kit", 1, &["sf-core", "sf-abi"]),
+    ("sf-convert", 2, &["sf-artifact"]),
     ("sf-catalog", 2, &["sf-core", "sf-abi", "sf-artifact"]),
     ("sf-codec", 2, &["sf-core", "sf-artifact"]),
     ("sf-engine", 2, &["sf-core", "sf-abi", "sf-kit"]),
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("superfluid-workerd", 4, &["*"]),
     // A runtime knows the ABI and nothing of the host: no private back door.
     ("sf-runtime-llamacpp", 2, &["sf-abi", "sf-abi-sdk"]),
+    ("sf-runtime-mlx", 2, &["sf-abi", "sf-abi-sdk"]),
     // Black-box tests and tools stand outside; nothing of the product may import them.
     ("sf-tests", 8, &["*"]),
     ("bench", 9, &["*"]),

@@ -1,0 +1,44 @@
+//! What stands for the engine in a build without MLX: every open is refused with the reason.
+
+use sf_abi_sdk::{Code, Fault, Lane, Model, ModelDescription, OpenRequest, Plan, Shape, StepWriter};
+
+const REASON: &str = "this library was built without MLX";
+
+/// Never made.
+#[derive(Debug)]
+pub enum MlxModel {}
+
+pub(crate) fn missing() -> Option<String> {
+    Some(REASON.to_owned())
+}
+
+pub(crate) fn device_name() -> String {
+    "none".to_owned()
+}
+
+impl MlxModel {
+    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
+        // A wrong option or model is named first: it would be wrong with MLX too.
+        crate::params::Params::read(request.options())?;
+        let checked = crate::Checked::open(request.paths()[0])?;
+        Err(Fault::new(
+            Code::Unsupported,
+            format!("{REASON}, {} cannot be opened", checked.config.architecture.model_type),
+        ))
+    }
+}
+
+impl Model for MlxModel {
+    fn shape(&self) -> Shape {
+        match *self {}
+    }
+    fn describe(&self) -> ModelDescription {
+        match *self {}
+    }
+    fn lane_truncate(&mut self, _: Lane, _: u32, _: u32) -> Result<u32, Fault> {
+        match *self {}
+    }
+    fn step(&mut self, _: &Plan<'_>, _: &mut StepWriter<'_>) -> Result<(), Fault> {
+        match *self {}
+    }
+}

@@ -1,0 +1,224 @@
+//! What computes: an open model on MLX, its lanes, and the calls of the SDK's trait.
+
+mod array;
+mod forward;
+mod pages;
+mod state;
+mod sys;
+mod thread;
+mod weights;
+
+use sf_abi_sdk::{
+    Code, Fault, Lane, Level, Model, ModelDescription, OpenRequest, Plan, Shape, Stats, StepWriter,
+};
+
+use crate::config::Config;
+use crate::params::Params;
+use crate::{Checked, describe, estimate, identity, log};
+
+pub use sys::use_kernels;
+
+use forward::{Network, Step, StepRun};
+use pages::{LanePages, Pages};
+use thread::Confined;
+
+/// Why this library cannot be used here; nothing, as its kernels are chosen at run time.
+pub(crate) fn missing() -> Option<String> {
+    None
+}
+
+/// MLX and the kernels this CPU runs, for people.
+pub(crate) fn device_name() -> String {
+    format!("CPU, MLX {}, {} kernels", sys::version(), sys::kernels())
+}
+
+/// A model with its lanes.
+#[derive(Debug)]
+pub struct MlxModel {
+    network: Confined<Network>,
+    config: Config,
+    params: Params,
+    pages: Pages,
+    /// By slot.
+    lanes: Vec<LanePages>,
+    weight_bytes: u64,
+    description: ModelDescription,
+    identity: String,
+}
+
+impl MlxModel {
+    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
+        let params = Params::read(request.options())?;
+        let checked = Checked::open(request.paths()[0])?;
+        let trained = checked.config.ctx_trained;
+        let ctx_max = params.ctx_max(trained);
+        if trained > 0 && ctx_max > trained {
+            let words = format!("a window of {ctx_max} positions, the model was trained for {trained}");
+            log(Level::Warn, &words);
+        }
+        if let Some(first) = checked.layout.unused.first() {
+            let count = checked.layout.unused.len();
+            log(Level::Warn, &format!("{count} tensors are not used, {first} is the first of them"));
+        }
+        let network = weights::load(&checked, &params, request)?;
+        Ok(MlxModel {
+            network,
+            pages: Pages::new(&checked.config, params.kv_cells(trained), params.lanes_max),
+            lanes: (0..params.lanes_max).map(|_| LanePages::default()).collect(),
+            weight_bytes: checked.files.bytes(),
+            description: describe::described(&checked, &params),
+            identity: identity::of(&checked, &sys::kernels())?,
+            config: checked.config,
+            params,
+        })
+    }
+
+    /// Makes room for every run of a plan, or leaves every lane as it was.
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Fault> {
+        let grown = |feed: &sf_abi_sdk::Feed| feed.pos0() + feed.len() as u32;
+        let needed: usize =
+            plan.feeds().iter().map(|feed| self.lanes[feed.lane().slot()].missing(grown(feed))).sum();
+        if needed > self.pages.left() {
+            let words = format!(
+                "no room for {} tokens: {needed} pages of keys and values are needed, {} are left",
+                plan.tokens_total(),
+                self.pages.left()
+            );
+            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
+        }
+        for feed in plan.feeds() {
+            self.lanes[feed.lane().slot()].reserve(&mut self.pages, grown(feed));
+        }
+        Ok(())
+    }
+
+    fn step_of(&self, plan: &Plan<'_>) -> Step {
+        let mut step = Step::default();
+        for feed in plan.feeds() {
+            let row = step.tokens.len() as u32;
+            step.tokens.extend(plan.tokens(feed));
+            step.rows.extend(feed.rows().map(|wanted| row + wanted.in_run as u32));
+            step.runs.push(StepRun {
+                row,
+                rows: feed.len() as u32,
+                first: feed.pos0(),
+                pages: self.lanes[feed.lane().slot()].addresses(),
+            });
+        }
+        step
+    }
+}
+
+impl Model for MlxModel {
+    const FORK: bool = true;
+
+    fn shape(&self) -> Shape {
+        Shape {
+            vocab: self.config.vocab,
+            lanes_max: self.params.lanes_max,
+            lane_tokens_max: self.params.ctx_max(self.config.ctx_trained),
+        }
+    }
+
+    fn describe(&self) -> ModelDescription {
+        self.description.clone()
+    }
+
+    fn stats(&self) -> Stats {
+        let [active, _, cache] = sys::memory();
+        Stats {
+            bytes_weights: self.weight_bytes,
+            bytes_mapped: 0,
+            bytes_kv: self.pages.bytes(),
+            // Several models share MLX's allocator; what is not this one's weights is counted here.
+            bytes_compute: (active + cache).saturating_sub(self.weight_bytes),
+            device_free: 0,
+            kv_cells_total: self.params.kv_cells(self.config.ctx_trained),
+            kv_cells_used: self
+                .lanes
+                .iter()
+                .map(|lane| u64::from(lane.len()))
+                .sum::<u64>()
+                .min(self.params.kv_cells(self.config.ctx_trained)),
+        }
+    }
+
+    fn lane_create(&mut self, lane: Lane) -> Result<(), Fault> {
+        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+        Ok(())
+    }
+
+    fn lane_free(&mut self, lane: Lane) {
+        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+    }
+
+    fn lane_truncate(&mut self, lane: Lane, _len: u32, want: u32) -> Result<u32, Fault> {
+        self.lanes[lane.slot()].cut(&mut self.pages, want);
+        Ok(want)
+    }
+
+    fn fork(&mut self, parent: Lane, upto: u32, child: Lane) -> Result<(), Fault> {
+        self.lanes[child.slot()] = self.lanes[parent.slot()].fork(upto);
+        Ok(())
+    }
+
+    fn exports(&self) -> bool {
+        true
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn export_size(&mut self, _lane: Lane, upto: u32) -> Result<u64, Fault> {
+        Ok(u64::from(upto) * estimate::kv_bytes(&self.config))
+    }
+
+    fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
+        state::save(&self.lanes[lane.slot()], &self.pages, upto, out);
+        Ok(())
+    }
+
+    fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
+        let lane = &mut self.lanes[lane.slot()];
+        let needed = lane.missing(len);
+        if needed > self.pages.left() {
+            let words = format!("no room for {len} saved positions: {} pages are left", self.pages.left());
+            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
+        }
+        if state.len() as u64 != u64::from(len) * estimate::kv_bytes(&self.config) {
+            let words = format!("{} bytes are not {len} positions", state.len());
+            return Err(Fault::new(Code::Format, words));
+        }
+        lane.reserve(&mut self.pages, len);
+        state::restore(lane, &self.pages, len, state);
+        lane.set_len(len);
+        Ok(())
+    }
+
+    fn step(&mut self, plan: &Plan<'_>, out: &mut StepWriter<'_>) -> Result<(), Fault> {
+        if plan.feeds().is_empty() {
+            return Ok(());
+        }
+        self.reserve(plan)?;
+        let step = self.step_of(plan);
+        let control = plan.control();
+        let done = self.network.with(|network| network.run(&step, || control.aborted()));
+        let rows = match done {
+            Ok(rows) => rows,
+            Err(fault) => {
+                for feed in plan.feeds() {
+                    self.lanes[feed.lane().slot()].cut(&mut self.pages, feed.pos0());
+                }
+                return Err(fault);
+            }
+        };
+        for feed in plan.feeds() {
+            self.lanes[feed.lane().slot()].set_len(feed.pos0() + feed.len() as u32);
+        }
+        if let Some(rows) = rows {
+            rows.hand_over(out, self.config.vocab as usize);
+        }
+        Ok(())
+    }
+}

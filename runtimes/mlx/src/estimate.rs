@@ -1,0 +1,39 @@
+//! Memory of a model from its headers: weights, keys and values, and what a step computes with.
+
+use sf_abi_sdk::Estimate;
+
+use crate::Checked;
+use crate::config::Config;
+use crate::params::{LANES_MAX, Params};
+
+/// The answer of `sf.inspect/1`.
+pub(crate) fn of(checked: &Checked, params: &Params) -> Estimate {
+    Estimate {
+        confidence: 1,
+        bytes_weights: checked.files.bytes(),
+        bytes_kv_per_token: kv_bytes(&checked.config),
+        bytes_fixed_per_lane: 0,
+        bytes_compute: compute_bytes(&checked.config, params.step_tokens),
+        ctx_trained: checked.config.ctx_trained,
+        lanes_max: LANES_MAX,
+    }
+}
+
+/// Bytes of one position in all layers; every position is kept, whatever a layer's window is.
+pub(crate) fn kv_bytes(config: &Config) -> u64 {
+    u64::from(config.layers) * u64::from(config.kv_width()) * 4
+}
+
+/// Of a step of so many tokens and one row: two hidden states, queries, keys, values, and both halves of the gate.
+pub(crate) fn compute_bytes(config: &Config, tokens: u32) -> u64 {
+    let heads = u64::from(config.heads + 2 * config.kv_heads) * u64::from(config.head_dim);
+    let per_token = 3 * u64::from(config.hidden) + 2 * heads + 3 * u64::from(config.ffn);
+    4 * (u64::from(tokens) * per_token + u64::from(config.vocab))
+}
+
+/// Bytes of memory, where the system tells.
+pub(crate) fn memory_total() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

@@ -1,0 +1,148 @@
+//! MLX behind the superfluid runtime ABI: model directories with `config.json` and safetensors, many lanes in one batch.
+//!
+//! The readers ([`config`], [`files`], [`layout`]) are plain Rust and decide what can be opened. What computes is in `engine`,
+//! which is compiled where an MLX build was given (see `build.rs`). It must not know who calls it or sample anything.
+#![cfg_attr(not(sf_mlx), allow(dead_code, reason = "a build without MLX has the readers only"))]
+
+pub mod architecture;
+pub mod config;
+mod describe;
+mod error;
+mod estimate;
+pub mod files;
+mod identity;
+pub mod layout;
+mod params;
+pub mod quantization;
+pub mod rope;
+pub mod safetensors;
+
+#[cfg(not(sf_mlx))]
+mod absent;
+#[cfg(sf_mlx)]
+mod engine;
+
+#[cfg(not(sf_mlx))]
+use absent as engine;
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use sf_abi_sdk::{
+    Code, Device, Estimate, Fault, Host, Level, NoTokenizer, OpenRequest, ProbeAnswer, Runtime,
+};
+
+#[cfg(sf_mlx)]
+#[doc(hidden)]
+pub use engine::use_kernels;
+pub use error::ModelError;
+
+use config::Config;
+use files::Files;
+use layout::Layout;
+
+/// The descriptor: canonical JSON, the same bytes as in the library's section and in `runtime.json`.
+pub const DESCRIPTOR: &str = include_str!("../descriptor.json");
+
+/// The only device of a build for CPUs.
+const CPU: &str = "cpu:0";
+
+/// A model directory whose configuration and headers are read and fit each other.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) files: Files,
+    pub(crate) config: Config,
+    pub(crate) layout: Layout,
+}
+
+impl Checked {
+    pub(crate) fn open(path: &Path) -> Result<Checked, ModelError> {
+        let files = Files::open(path)?;
+        let config = Config::parse(&files.config)?;
+        let layout = Layout::find(&config, &files)?;
+        Ok(Checked { files, config, layout })
+    }
+}
+
+/// Reads bytes as a `config.json` (when they begin like one) or as the start of a safetensors file, and looks at what came
+/// out: for the fuzzer and the tests that replay what it found.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    if bytes.first() == Some(&b'{') {
+        if let Ok(config) =
+            std::str::from_utf8(bytes).map_err(drop).and_then(|text| Config::parse(text).map_err(drop))
+        {
+            assert_eq!(config.windows.len(), config.layers as usize);
+            (0..config.layers).for_each(|layer| assert!(config.rope_of(layer).turned() <= config.head_dim));
+        }
+    } else if let Ok(header) = safetensors::Header::parse(bytes, bytes.len() as u64) {
+        let inside = |tensor: &safetensors::Tensor| tensor.offset + tensor.bytes <= bytes.len() as u64;
+        assert!(header.tensors.values().all(inside));
+    }
+}
+
+static HOST: OnceLock<Host> = OnceLock::new();
+
+/// One line to the host's log.
+pub(crate) fn log(level: Level, message: &str) {
+    if let Some(host) = HOST.get() {
+        host.log(level, "mlx", message);
+    }
+}
+
+/// The runtime `mlx`.
+#[derive(Debug)]
+pub struct Mlx;
+
+impl Runtime for Mlx {
+    type Model = engine::MlxModel;
+    type Tokenizer = NoTokenizer;
+    const INSPECT: bool = true;
+
+    fn init(host: Host) -> Result<Self, Fault> {
+        let _ = HOST.set(host);
+        Ok(Mlx)
+    }
+
+    fn probe(&self, _depth: u32, _budget: Duration) -> Result<ProbeAnswer, Fault> {
+        let reason = engine::missing();
+        Ok(ProbeAnswer {
+            available: reason.is_none(),
+            reason,
+            devices: vec![Device {
+                id: CPU.to_owned(),
+                name: engine::device_name(),
+                backend: "cpu".to_owned(),
+                memory_total: estimate::memory_total().unwrap_or(0),
+            }],
+        })
+    }
+
+    fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::MlxModel, Fault> {
+        check_devices(request)?;
+        engine::MlxModel::open(request)
+    }
+
+    fn inspect(&self, request: &OpenRequest<'_>) -> Result<String, Fault> {
+        Ok(describe::inspected(&Checked::open(request.paths()[0])?))
+    }
+
+    fn estimate(&self, request: &OpenRequest<'_>) -> Result<Estimate, Fault> {
+        check_devices(request)?;
+        let params = params::Params::read(request.options())?;
+        Ok(estimate::of(&Checked::open(request.paths()[0])?, &params))
+    }
+}
+
+fn check_devices(request: &OpenRequest<'_>) -> Result<(), Fault> {
+    match request.devices().iter().find(|&&device| device != CPU) {
+        Some(device) => {
+            let words = format!("there is no device {device}, this build has {CPU}");
+            Err(Fault::new(Code::NotFound, words).field("devices"))
+        }
+        None => Ok(()),
+    }
+}
+
+sf_abi_sdk::export_runtime!(Mlx, descriptor = DESCRIPTOR);

@@ -1,0 +1,110 @@
+//! `config.json` from the keys of a GGUF file, in the words that transformers and mlx-lm read.
+
+use serde_json::{Map, Value, json};
+
+use crate::blocks::GROUP;
+use crate::error::ConvertError;
+use crate::kinds::Plain;
+use crate::metadata::Metadata;
+use crate::names::Kind;
+use crate::plan::{Bits, Plan};
+
+pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Result<Value, ConvertError> {
+    let hidden = metadata.own_must("embedding_length")?;
+    let heads = metadata.own_must("attention.head_count")?;
+    let head_dim = metadata.own("attention.key_length").or_else(|| hidden.checked_div(heads));
+    let head_dim = head_dim.ok_or_else(|| ConvertError::key("attention.head_count", "is 0"))?;
+    if metadata.own("attention.value_length").is_some_and(|length| length != head_dim) {
+        return Err(ConvertError::key("attention.value_length", "differs from key_length"));
+    }
+    let vocab = metadata.strings("tokenizer.ggml.tokens")?.len();
+    let mut config = json!({
+        "architectures": [kind.class],
+        "model_type": kind.model_type,
+        "hidden_size": hidden,
+        "num_hidden_layers": metadata.own_must("block_count")?,
+        "intermediate_size": metadata.own_must("feed_forward_length")?,
+        "num_attention_heads": heads,
+        "num_key_value_heads": metadata.own("attention.head_count_kv").unwrap_or(heads),
+        "head_dim": head_dim,
+        "rms_norm_eps": metadata.own_float("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
+        "max_position_embeddings": metadata.own_must("context_length")?,
+        "vocab_size": vocab,
+        "tie_word_embeddings": !plan.has("lm_head.weight"),
+        "torch_dtype": main_type(plan).torch_name(),
+    });
+    let object = config.as_object_mut().expect("it was just made as one");
+    for (key, id) in [("bos", "bos_token_id"), ("eos", "eos_token_id"), ("padding", "pad_token_id")] {
+        if let Some(token) = metadata.number(&format!("tokenizer.ggml.{key}_token_id")) {
+            object.insert(id.to_owned(), json!(token));
+        }
+    }
+    rope(metadata, object)?;
+    match kind.model_type {
+        "gemma2" | "gemma3_text" => gemma(metadata, kind, head_dim, object),
+        _ => {
+            object.insert("hidden_act".to_owned(), json!("silu"));
+            let bias = plan.has("model.layers.0.self_attn.q_proj.bias");
+            object.insert("attention_bias".to_owned(), json!(bias));
+            object.insert("mlp_bias".to_owned(), json!(false));
+        }
+    }
+    if let Some(Bits { usual, others }) = plan.bits() {
+        let mut block = Map::new();
+        let of = |bits: u32| json!({"group_size": GROUP, "bits": bits});
+        block.insert("group_size".to_owned(), json!(GROUP));
+        block.insert("bits".to_owned(), json!(usual));
+        block.insert("mode".to_owned(), json!("affine"));
+        block.extend(others.into_iter().map(|(name, bits)| (name, bits.map_or(json!(false), of))));
+        object.insert("quantization".to_owned(), Value::Object(block.clone()));
+        object.insert("quantization_config".to_owned(), Value::Object(block));
+    }
+    Ok(config)
+}
+
+/// What most plain elements, scales and biases of matrices are.
+fn main_type(plan: &Plan) -> Plain {
+    let types = plan.entries.iter().filter(|entry| !entry.flat).map(|entry| entry.plain);
+    let count = |plain: Plain| types.clone().filter(|one| *one == plain).count();
+    let all = [Plain::F16, Plain::Bf16, Plain::F32];
+    all.into_iter().max_by_key(|plain| count(*plain)).unwrap_or_default()
+}
+
+fn rope(metadata: &Metadata<'_>, object: &mut Map<String, Value>) -> Result<(), ConvertError> {
+    object.insert("rope_theta".to_owned(), json!(metadata.own_float("rope.freq_base").unwrap_or(10_000.0)));
+    match (metadata.own_text("rope.scaling.type"), metadata.own_float("rope.scaling.factor")) {
+        (None | Some("none"), _) | (Some("linear"), None) => {}
+        (Some("linear"), Some(factor)) => {
+            object.insert("rope_scaling".to_owned(), json!({"rope_type": "linear", "factor": factor}));
+        }
+        (Some(other), _) => {
+            return Err(ConvertError::key(
+                "rope.scaling.type",
+                format!("is {other}, which is not converted"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What GGUF takes for granted of these models.
+fn gemma(metadata: &Metadata<'_>, kind: &Kind, head_dim: u64, object: &mut Map<String, Value>) {
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("hidden_activation", json!("gelu_pytorch_tanh"));
+    put("query_pre_attn_scalar", json!(head_dim));
+    if let Some(window) = metadata.own("attention.sliding_window") {
+        put("sliding_window", json!(window));
+    }
+    if kind.model_type == "gemma3_text" {
+        put("sliding_window_pattern", json!(6));
+        put("rope_local_base_freq", json!(10_000.0));
+    }
+    for (key, name) in [
+        ("attn_logit_softcapping", "attn_logit_softcapping"),
+        ("final_logit_softcapping", "final_logit_softcapping"),
+    ] {
+        if let Some(cap) = metadata.own_float(key) {
+            put(name, json!(cap));
+        }
+    }
+}
