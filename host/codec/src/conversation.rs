@@ -244,7 +244,12 @@ impl Beginnings<'_> {
         }
         let first = self.given.first(messages, false);
         // A refusal is over sooner than what is rendered; handing over a message costs as much as an instruction.
-        let fuel = first.as_ref().map_or(self.whole.fuel, |first| first.fuel);
+        // Any other failure may come at the end of what one rendering may take.
+        let fuel = match &first {
+            Ok(first) => first.fuel,
+            Err(CodecError::Refused(_)) => self.whole.fuel,
+            Err(_) => self.whole.fuel.max(FUEL / 8),
+        };
         self.fuel = self.fuel.saturating_sub(fuel.max(messages as u64));
         let prompt = first.ok()?.prompt;
         self.bytes = self.bytes.saturating_sub(prompt.text.len());

@@ -92,7 +92,16 @@ impl HuggingFace {
                     trust.allows(&(shift + range.start..shift + range.end), is_character)
                 })
             };
-            Ok(cut(&part, &self.normalized, &allowed(trust, &allows)))
+            let parts = cut(&part, &self.normalized, &allowed(trust, &allows)).into_iter();
+            // What only the normalizer makes a control token of is text.
+            Ok(parts.map(|(slice, tokens)| {
+                let made = |token: &tokenizers::Token| {
+                    let spelled = self.tokenizer.id_to_token(token.id);
+                    self.is_control(token) && spelled.as_deref() != Some(slice.get_original().trim())
+                };
+                let tokens = tokens.filter(|tokens| !tokens.iter().any(made));
+                (slice, tokens)
+            }))
         })?;
         if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
             pre_tokenizer.pre_tokenize(&mut string)?;

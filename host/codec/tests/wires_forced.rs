@@ -7,7 +7,7 @@ mod walking;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sf_codec::wire::{Answer, NotHeld, Thought, Wire};
+use sf_codec::wire::{Answer, CallForm, Callable, NotHeld, Thought, Wire};
 use walking::{Asked, Tokens, tools};
 
 /// Answers per wire, vocabulary and way of asking.
@@ -156,6 +156,23 @@ fn a_call_is_written_as_its_family_writes_it() {
     );
     let unchecked: Vec<&str> = wires().map(Wire::name).filter(|name| !checked.contains(name)).collect();
     assert!(unchecked.is_empty(), "{unchecked:?}");
+}
+
+#[test]
+fn alternatives_that_multiply_are_refused() {
+    let mut definitions = serde_json::Map::new();
+    for level in 0..7 {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        definitions.insert(format!("d{level}"), json!({"anyOf": vec![next; 50]}));
+    }
+    definitions.insert("d7".to_owned(), json!({"type": "string"}));
+    let parameters = json!({"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions});
+    let tools = [walking::tool("many", &parameters)];
+    let wire = Wire::by_name("qwen3_coder").unwrap();
+    let callable = Callable { tool: &tools[0], index: 0, strict: true };
+    let form = CallForm { tools: vec![callable], must: true, several: false, reasoning: Thought::No };
+    let refused = wire.call_grammar(&form, &|_| None).unwrap_err().to_string();
+    assert!(refused.contains("more than 1000 alternatives"), "{refused}");
 }
 
 #[test]

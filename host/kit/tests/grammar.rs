@@ -351,6 +351,20 @@ fn large_and_recursive_schemas_compile() {
 }
 
 #[test]
+fn chains_as_long_as_a_grammar_may_be_are_compiled_or_refused() {
+    let links = 7000;
+    let mut definitions: Vec<String> =
+        (1..links).map(|at| format!(r##""a{}":{{"$ref":"#/$defs/a{at}"}}"##, at - 1)).collect();
+    definitions.push(format!(r#""a{}":{{"type":"null"}}"#, links - 1));
+    let text = format!(r##"{{"$ref":"#/$defs/a0","$defs":{{{}}}}}"##, definitions.join(","));
+    assert!(text.len() < sf_core::limits::GRAMMAR_BYTES_MAX);
+    let _ = grammars().check(&schema(&text));
+    let mut rules: Vec<String> = (1..links).map(|at| format!("a{}: a{at}", at - 1)).collect();
+    rules.push(format!("a{}: \"x\"", links - 1));
+    let _ = grammars().check(&Grammar::Lark(format!("start: a0\n{}\n", rules.join("\n")).into()));
+}
+
+#[test]
 fn what_the_fuzzer_found_stays_found() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus/grammar");
     let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, QUEUE_REQUESTS_MAX};
+use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, GRAMMAR_BYTES_MAX, QUEUE_REQUESTS_MAX};
 use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning};
 use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
 use sf_kit::Grammars;
@@ -186,7 +186,11 @@ fn ignored(form: &Form) -> Vec<Warning> {
 /// As [`check_form`], of calls; says which tool cannot be held to its schema.
 async fn check_calls(model: &Model, calls: &Form, input: &Input) -> Result<(), Fault> {
     let Err(fault) = check_form(model, calls).await else { return Ok(()) };
+    let is_too_long = calls.grammar.source().len() > GRAMMAR_BYTES_MAX;
     let Input::Chat(chat) = input else { return Err(fault) };
+    if is_too_long {
+        return Err(fault);
+    }
     for (index, tool) in chat.tools.iter().enumerate() {
         let grammar = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
         if let Err(fault) = check_form(model, &Form { grammar, param: "tools" }).await {

@@ -91,7 +91,14 @@ fn rope(metadata: &Metadata<'_>, object: &mut Map<String, Value>) -> Result<(), 
 fn gemma(metadata: &Metadata<'_>, kind: &Kind, head_dim: u64, object: &mut Map<String, Value>) {
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("hidden_activation", json!("gelu_pytorch_tanh"));
-    put("query_pre_attn_scalar", json!(head_dim));
+    // The largest of each family divides by what its heads have of the hidden size, whatever their own size is.
+    let largest = matches!(
+        (kind.model_type, metadata.own("block_count")),
+        ("gemma2", Some(46)) | ("gemma3_text", Some(62))
+    );
+    let sizes = metadata.own("embedding_length").zip(metadata.own("attention.head_count"));
+    let shared = sizes.and_then(|(hidden, heads)| hidden.checked_div(heads));
+    put("query_pre_attn_scalar", json!(shared.filter(|_| largest).unwrap_or(head_dim)));
     if let Some(window) = metadata.own("attention.sliding_window") {
         put("sliding_window", json!(window));
     }

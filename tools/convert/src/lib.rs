@@ -69,8 +69,12 @@ pub fn gguf_to_mlx(
     let config = config::config(&metadata, &kind, &plan)?;
     let tokenizer = tokenizer::files(&metadata)?;
     // Beside the result, so that the last step is a rename and nothing half-written is ever taken for a model.
-    let fresh = to.with_extension("converting");
-    fs::create_dir_all(&fresh).map_err(ConvertError::io(&fresh))?;
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let fresh = to.with_file_name(format!(".{name}.converting-{}", std::process::id()));
+    if let Some(parent) = fresh.parent() {
+        fs::create_dir_all(parent).map_err(ConvertError::io(parent))?;
+    }
+    fs::create_dir(&fresh).map_err(ConvertError::io(&fresh))?;
     let put = |name: &str, text: &str| {
         let path = fresh.join(name);
         fs::write(&path, text).map_err(ConvertError::io(&path))

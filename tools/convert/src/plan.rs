@@ -125,6 +125,9 @@ fn entry(source: usize, tensor: &TensorInfo, kind: &Kind, plain: Plain) -> Resul
     let form = form(tensor.kind)
         .ok_or_else(|| refused(format!("blocks of {} are not converted", tensor.kind.name)))?;
     let [cols, rows, ref more @ ..] = tensor.dims;
+    if cols == 0 || rows == 0 {
+        return Err(refused("it is empty".to_owned()));
+    }
     if more.iter().any(|&size| size != 1) {
         return Err(refused("more than two dimensions".to_owned()));
     }
@@ -132,7 +135,7 @@ fn entry(source: usize, tensor: &TensorInfo, kind: &Kind, plain: Plain) -> Resul
         return Err(refused(format!("rows of {cols} elements are no whole groups of {GROUP}")));
     }
     if let Some(heads) = named.interleaved
-        && (heads == 0 || !rows.is_multiple_of(2 * heads))
+        && heads.checked_mul(2).is_none_or(|halves| halves == 0 || !rows.is_multiple_of(halves))
     {
         return Err(refused(format!("{rows} rows are no pairs of {heads} heads")));
     }

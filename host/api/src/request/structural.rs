@@ -1,6 +1,9 @@
 //! Reads a structural tag: free text in which certain words begin a tag, and what stands in a tag is JSON of its schema.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
+use sf_core::limits::GRAMMAR_BYTES_MAX;
 use sf_core::{Fault, FaultKind, Grammar, lark_text};
 
 use crate::body::clipped;
@@ -53,6 +56,15 @@ pub(super) fn grammar(fields: &mut Fields) -> Result<Grammar, Fault> {
     let given = array(fields.require("triggers")?, &path)?.into_iter().enumerate();
     let triggers = given.map(|(at, value)| string(value, &format!("{path}[{at}]")));
     let triggers = triggers.collect::<Result<Vec<String>, Fault>>()?;
+    if triggers.len() > TAGS_MAX {
+        let message = format!("`{path}` has {} triggers, accepted are {TAGS_MAX}", triggers.len());
+        return Err(Fault::invalid("out_of_range", path, message));
+    }
+    let mut known = BTreeSet::new();
+    if let Some(at) = triggers.iter().position(|trigger| !known.insert(trigger)) {
+        let message = format!("`{path}[{at}]` stands there twice");
+        return Err(Fault::invalid("invalid_value", format!("{path}[{at}]"), message));
+    }
     if let Some(at) = triggers.iter().position(String::is_empty) {
         return Err(Fault::invalid("invalid_value", format!("{path}[{at}]"), "a trigger is empty"));
     }
@@ -97,12 +109,18 @@ fn write(tags: &[Tag], triggers: &[String]) -> Result<Grammar, Fault> {
     let mut rules = String::from("TEXT: /(?s:.*)/\n");
     let mut chunks = Vec::new();
     let mut taken = vec![false; tags.len()];
+    let mut bytes = 0;
     for (at, trigger) in triggers.iter().enumerate() {
         let mut ways = Vec::new();
         for (index, tag) in tags.iter().enumerate() {
             let Some(rest) = tag.begin.strip_prefix(trigger.as_str()) else { continue };
             taken[index] = true;
             ways.push(format!("{} json_{index} {}", lark_text(rest), lark_text(&tag.end)));
+            bytes += rest.len() + tag.end.len();
+            if bytes > GRAMMAR_BYTES_MAX {
+                let message = format!("the tags of all triggers have more than {GRAMMAR_BYTES_MAX} bytes");
+                return Err(Fault::invalid("too_large", tag.path.clone(), message));
+            }
         }
         if !ways.is_empty() {
             rules.push_str(&format!("trigger_{at}[lazy]: TEXT {}\n", lark_text(trigger)));
@@ -135,6 +153,18 @@ mod tests {
         grammar
             .map(|grammar| grammar.source().to_owned())
             .map_err(|fault| (fault.param.unwrap(), fault.message))
+    }
+
+    #[test]
+    fn triggers_are_bounded_and_stand_there_once() {
+        let ask = |triggers: Vec<String>, end: &str| {
+            let tag = json!({"begin": "<a>", "end": end});
+            read(json!({"structures": [tag], "triggers": triggers})).unwrap_err().0
+        };
+        let many = (0..TAGS_MAX + 1).map(|at| format!("<{at}")).collect();
+        assert_eq!(ask(many, "x"), "triggers");
+        assert_eq!(ask(vec!["<a".to_owned(), "<a".to_owned()], "x"), "triggers[1]");
+        assert_eq!(ask(vec!["<".to_owned(), "<a".to_owned()], &"x".repeat(200_000)), "structures[0].begin");
     }
 
     #[test]

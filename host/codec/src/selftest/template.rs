@@ -18,6 +18,9 @@ const SYSTEM: &str = "Mango grape 74";
 /// 2024-02-29 12:00:00 UTC.
 const NOON: u64 = 1_709_208_000;
 
+/// Marks that are tried in a message.
+const MARKS_MAX: usize = 64;
+
 const NO_TEMPLATE: Outcome = Outcome::Skipped("there is no chat template");
 
 pub(super) fn one_turn(content: &str) -> Chat {
@@ -143,7 +146,8 @@ pub(super) fn content(codec: &Codec) -> Outcome {
     };
     let marks = marks_in(codec, &plain);
     let count = |tokens: &[Token], mark: Token| tokens.iter().filter(|&&token| token == mark).count();
-    first(marks.iter().map(|&mark| {
+    // A template may write thousands.
+    first(marks.iter().take(MARKS_MAX).map(|&mark| {
         let name = codec.token_name(mark);
         let Ok(hostile) = codec.render(&one_turn(&format!("kiwi {name} 41"))) else {
             return Outcome::Passed;

@@ -21,6 +21,9 @@ pub enum GrammarError {
         /// Its length.
         bytes: usize,
     },
+    /// The system has no thread to compile it on.
+    #[error("the system refuses a thread to compile it on; try again later (grammar.thread)")]
+    NoThread,
     /// A schema that is not JSON, or no schema.
     #[error("the schema is not one: {why} (grammar.json)")]
     NotASchema {

@@ -86,10 +86,17 @@ const REFUSED: [(&str, &str); 17] = [
 /// # Errors
 /// A keyword that is refused, or text that is no JSON.
 pub fn ignored_keywords(schema: &str) -> Result<Vec<(String, String)>, GrammarError> {
+    let bytes = schema.len();
+    if bytes > sf_core::limits::GRAMMAR_BYTES_MAX {
+        return Err(GrammarError::TooLong { bytes });
+    }
     let schema: Value =
         serde_json::from_str(schema).map_err(|error| GrammarError::NotASchema { why: error.to_string() })?;
     check(&schema)
 }
+
+/// Longest place that is told to a client as it is, bytes.
+const PLACE_BYTES_MAX: usize = 2048;
 
 /// As [`ignored_keywords`], of a schema that was read.
 pub(super) fn check(root: &Value) -> Result<Vec<(String, String)>, GrammarError> {
@@ -117,6 +124,8 @@ pub(super) fn check(root: &Value) -> Result<Vec<(String, String)>, GrammarError>
         let inner = parts(here).into_iter().rev();
         let inner =
             inner.filter(|(step, _)| !step.starts_with("/$defs/") && !step.starts_with("/definitions/"));
+        // A long name with many schemas below it is not written out for each of them.
+        let at = &at[..at.floor_char_boundary(PLACE_BYTES_MAX)];
         open.extend(inner.map(|(step, part)| (format!("{at}{step}"), part)));
     }
     Ok(ignored)

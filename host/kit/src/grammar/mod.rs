@@ -29,6 +29,9 @@ use sf_core::{Grammar, Vocabulary, limits};
 
 /// Compiled grammars that are kept: the sets of tools and schemas that one server sees at a time are few.
 const KEPT_MAX: usize = 32;
+/// Stack of a thread that compiles, bytes of address space: the compiler calls itself once per link of a chain of references
+/// or rules, and a grammar of the largest size has ten thousand.
+const STACK_BYTES: usize = 512 << 20;
 /// Bytes with this first one are control tokens to llguidance; as a token of its own it is in no valid text.
 const CONTROL_MARK: u8 = 0xff;
 
@@ -113,11 +116,16 @@ impl Grammars {
             return Err(GrammarError::TooLong { bytes });
         }
         let factory = self.factory()?;
-        match grammar {
+        let work = || match grammar {
             Grammar::JsonSchema(text) => schema::compile(factory, text),
             Grammar::Regex(text) => parse(factory, "regular expression", TopLevelGrammar::from_regex(text)),
             Grammar::Lark(text) => parse(factory, "grammar", TopLevelGrammar::from_lark(text.to_string())),
-        }
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("sf-compile".to_owned()).stack_size(STACK_BYTES);
+            let thread = thread.spawn_scoped(scope, work).map_err(|_| GrammarError::NoThread)?;
+            thread.join().unwrap_or(Err(GrammarError::NoThread))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! up to a mark.
 
 use serde_json::{Value as Json, json};
+use sf_core::limits::GRAMMAR_BYTES_MAX;
 use sf_core::{Token, lark_text, regex_text};
 
 use super::NotHeld;
@@ -54,9 +55,17 @@ impl Writer {
         self.define("r", "[lazy]", body)
     }
 
+    /// Whether it is longer than any grammar may be: what comes now changes nothing.
+    pub(super) fn is_full(&self) -> bool {
+        self.rules.len() > GRAMMAR_BYTES_MAX
+    }
+
     fn define(&mut self, letter: &str, attributes: &str, body: &str) -> String {
         let name = format!("{letter}{}", self.count);
         self.count += 1;
+        if self.is_full() {
+            return name;
+        }
         self.rules.push_str(&format!("{name}{attributes}: {body}\n"));
         name
     }

@@ -1,5 +1,7 @@
 //! The schema of a tool's arguments as grammars need it: as one JSON object, or as a list of parameters.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value as Json, json};
 
 use super::NotHeld;
@@ -45,12 +47,12 @@ pub(super) fn parameters(tool: usize, root: &Json) -> Result<Vec<Parameter<'_>>,
         return Err(place.fault(key, "parameters cannot be told apart by it in this model's calls"));
     }
     let known = map.get("properties").and_then(Json::as_object);
-    let required: Vec<&str> =
-        map.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
+    let listed = map.get("required").and_then(Json::as_array).into_iter().flatten();
+    let required: BTreeSet<&str> = listed.filter_map(Json::as_str).collect();
     let mut found: Vec<Parameter<'_>> = Vec::new();
     for (key, schema) in known.into_iter().flatten() {
         let at = format!("{at}/properties/{}", key.replace('~', "~0").replace('/', "~1"));
-        let required = required.contains(&key.as_str());
+        let required = required.contains(key.as_str());
         if *schema != Json::Bool(false) {
             found.push(Parameter { key, schema: schema.clone(), required, at });
         }
@@ -102,6 +104,12 @@ fn move_references(schema: &mut Json) -> bool {
                 true
             }
             _ if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => any,
+            // Names in here are no keywords.
+            Json::Object(named)
+                if matches!(key.as_str(), "properties" | "patternProperties" | "$defs" | "definitions") =>
+            {
+                named.values_mut().map(move_references).filter(|moved| *moved).count() > 0 || any
+            }
             other => move_references(other) || any,
         }),
         Json::Array(items) => items.iter_mut().map(move_references).filter(|moved| *moved).count() > 0,

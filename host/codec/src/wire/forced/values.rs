@@ -6,6 +6,8 @@ use super::NotHeld;
 
 /// Levels of references and alternatives that are followed.
 const DEPTH_MAX: usize = 16;
+/// Schemas that are looked at for one parameter.
+const STEPS_MAX: u32 = 1000;
 /// Keywords that bound values. Whatever else stands in a schema describes it, or is refused before.
 const BOUNDS: [&str; 31] = [
     "$ref",
@@ -56,6 +58,8 @@ pub(super) struct Values {
     pub(super) null: bool,
     /// Schemas of all others.
     pub(super) others: Vec<Json>,
+    /// Schemas that were looked at: references may lead to the same ones again and again.
+    pub(super) steps: u32,
 }
 
 /// One kind of strings.
@@ -101,6 +105,10 @@ impl Values {
             self.any |= *schema == Json::Bool(true);
             return Ok(());
         };
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(place.fault("", format!("it has more than {STEPS_MAX} alternatives")));
+        }
         if place.depth > DEPTH_MAX {
             return Err(place.fault("", "it is nested too deep"));
         }
