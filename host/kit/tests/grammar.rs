@@ -31,14 +31,14 @@ fn schema(text: &str) -> Grammar {
 /// Tokens of one answer up to its end or `most`, drawn in ticks of several steps.
 fn tokens(executor: &mut Executor, grammar: &Grammar, seed: u64, most: usize) -> Vec<u32> {
     let open = LaneOp::Open { lane: LaneId(0), spec: spec(grammar, seed) };
-    let mut drawn: Vec<u32> = Vec::new();
-    let mut plan = Plan::new().op(open).feed(0, 0, &[30, 31], true);
+    let first = Plan::new().op(open).feed(0, 0, &[30, 31], true).drawn(executor);
+    let mut drawn: Vec<u32> = vec![token(&first[0])];
     while drawn.len() < most && drawn.last() != Some(&END) {
+        let last = *drawn.last().unwrap();
+        let plan = Plan::new().feed(0, drawn.len() as u32 + 1, &[last], true);
         for out in plan.more(7).steps(8).tick(executor) {
             drawn.extend(out.lanes.iter().map(token));
         }
-        let last = *drawn.last().unwrap();
-        plan = Plan::new().feed(0, drawn.len() as u32 + 1, &[last], true);
     }
     Plan::new().op(LaneOp::Close { lane: LaneId(0) }).run(executor);
     drawn
@@ -108,7 +108,7 @@ fn a_lane_that_is_built_again_goes_on_as_if_nothing_had_been() {
             let (first, rest) = run.split_at(run.len() / 2);
             let plan = Plan::new().op(LaneOp::Open { lane: LaneId(0), spec });
             plan.feed(0, 0, first, false).run(&mut executor);
-            let out = Plan::new().feed(0, first.len() as u32, rest, true).run(&mut executor);
+            let out = Plan::new().feed(0, first.len() as u32, rest, true).drawn(&mut executor);
             assert_eq!(token(&out[0]), whole[cut], "seed {seed}, cut after {cut}");
         }
     }
@@ -120,12 +120,12 @@ fn a_lane_that_changes_hands_begins_its_new_grammar() {
     let letters = Grammar::Regex("[a-d]{30}".into());
     let digits = Grammar::Regex("[0-9]{30}".into());
     let open = LaneOp::Open { lane: LaneId(0), spec: spec(&letters, 1) };
-    let first = token(&Plan::new().op(open).feed(0, 0, &[30, 31], true).run(&mut executor)[0]);
+    let first = token(&Plan::new().op(open).feed(0, 0, &[30, 31], true).drawn(&mut executor)[0]);
     Plan::new().feed(0, 2, &[first], true).run(&mut executor);
     let fork = LaneOp::Fork { from: LaneId(0), upto: 1, lane: LaneId(1), spec: spec(&digits, 2) };
     let adopt = LaneOp::Adopt { lane: LaneId(0), upto: 1, spec: spec(&digits, 3) };
     let out =
-        Plan::new().op(fork).op(adopt).feed(0, 1, &[31], true).feed(1, 1, &[31], true).run(&mut executor);
+        Plan::new().op(fork).op(adopt).feed(0, 1, &[31], true).feed(1, 1, &[31], true).drawn(&mut executor);
     for told in &out {
         let word = WORDS[token(told) as usize];
         assert!(word.bytes().all(|byte| byte.is_ascii_digit()), "{word:?}");
@@ -142,7 +142,7 @@ fn what_a_grammar_does_not_allow_fails_its_own_lane() {
     let plan = Plan::new().op(LaneOp::Open { lane: LaneId(0), spec: spec(&Grammar::Regex("a+".into()), 1) });
     let other = LaneOp::Open { lane: LaneId(1), spec: spec(&Grammar::Regex("b+".into()), 1) };
     // A token behind the prompt that the grammar would never have given.
-    let out = plan.op(other).feed(0, 0, &[30, 31, 9], true).feed(1, 0, &[30, 31], true).run(&mut executor);
+    let out = plan.op(other).feed(0, 0, &[30, 31, 9], true).feed(1, 0, &[30, 31], true).drawn(&mut executor);
     let fault = out[0].result.as_ref().unwrap_err();
     assert!(fault.message.contains("(grammar.lost)"), "{fault:?}");
     assert_eq!(WORDS[token(&out[1]) as usize], "b");
@@ -159,7 +159,7 @@ fn log_probabilities_are_of_the_row_as_it_was() {
     let mut spec = spec(&Grammar::Regex("a+".into()), 1);
     spec.sampler.logprobs = Some(3);
     let plan = Plan::new().op(LaneOp::Open { lane: LaneId(0), spec });
-    let out = plan.feed(0, 0, &[30, 31], true).run(&mut executor);
+    let out = plan.feed(0, 0, &[30, 31], true).drawn(&mut executor);
     let Ok(Some(sampled)) = &out[0].result else { panic!("{out:?}") };
     assert_eq!(WORDS[sampled.token.0 as usize], "a");
     let best = sampled.top[0].1;
@@ -464,9 +464,13 @@ fn the_likeliest_token_is_the_likeliest_allowed_one_with_and_without_a_mask() {
             let spec = LaneSpec { sampler, ends: Arc::from([Token(END)]), prompt_len: 2 };
             let prompt = [30 + round % 7, 31];
             let plan = Plan::new().op(LaneOp::Open { lane: LaneId(0), spec }).feed(0, 0, &prompt, true);
-            let outs = plan.more(80).steps(81).tick(&mut executor);
+            let mut run = vec![token(&plan.drawn(&mut executor)[0])];
+            if run[0] != END {
+                let outs = Plan::new().feed(0, 2, &run, true).more(79).steps(80).tick(&mut executor);
+                run.extend(outs.iter().map(|out| token(&out.lanes[0])));
+            }
             Plan::new().op(LaneOp::Close { lane: LaneId(0) }).run(&mut executor);
-            outs.iter().map(|out| token(&out.lanes[0])).collect::<Vec<u32>>()
+            run
         };
         // Drawing among one token needs the mask at every step, the likeliest one only where it is forbidden.
         let masked = run(SamplerSpec { temperature: 1.0, top_k: 1, ..SamplerSpec::default() });
@@ -480,6 +484,25 @@ fn the_likeliest_token_is_the_likeliest_allowed_one_with_and_without_a_mask() {
 }
 
 #[test]
+fn nobody_waits_for_the_grammar_of_another() {
+    let mut executor = taught();
+    // Never compiled before, and slow: the first step comes long before it.
+    let slow: Vec<String> = (0..2000).map(|at| format!("\"{at}x\"")).collect();
+    let slow = schema(&format!(
+        r#"{{"oneOf":[{}]}}"#,
+        slow.iter().map(|text| format!(r#"{{"const":{text}}}"#)).collect::<Vec<_>>().join(",")
+    ));
+    let open = LaneOp::Open { lane: LaneId(0), spec: spec(&slow, 1) };
+    let free = LaneOp::Open { lane: LaneId(1), spec: LaneSpec { prompt_len: 2, ..LaneSpec::default() } };
+    let plan = Plan::new().op(open).op(free).feed(0, 0, &[30, 31], true).feed(1, 0, &[30, 31], true);
+    let out = plan.run(&mut executor);
+    assert_eq!((out[0].consumed, &out[0].result), (1, &Ok(None)), "its last token stays behind");
+    assert!(matches!(out[1].result, Ok(Some(_))), "{out:?}");
+    let drawn = Plan::new().feed(0, 1, &[31], true).drawn(&mut executor);
+    assert!(WORDS[token(&drawn[0]) as usize].starts_with(|c: char| c == '"'), "{drawn:?}");
+}
+
+#[test]
 fn a_grammar_that_cannot_be_compiled_fails_its_lane_and_one_that_nobody_waits_for_is_dropped() {
     let mut executor = taught();
     let open = |lane, grammar: &Grammar| LaneOp::Open { lane: LaneId(lane), spec: spec(grammar, 1) };
@@ -488,13 +511,13 @@ fn a_grammar_that_cannot_be_compiled_fails_its_lane_and_one_that_nobody_waits_fo
     let plan = plan.op(LaneOp::Close { lane: LaneId(2) }).op(open(2, &good));
     let prompt = [30, 31];
     let plan = plan.feed(0, 0, &prompt, true).feed(1, 0, &prompt, true).feed(2, 0, &prompt, true);
-    let out = plan.run(&mut executor);
+    let out = plan.drawn(&mut executor);
     let fault = out[0].result.as_ref().unwrap_err();
     assert!(fault.message.contains("the regular expression is refused: "), "{fault:?}");
     assert_eq!([1, 2].map(|lane: usize| WORDS[token(&out[lane]) as usize]), ["b", "b"]);
     // The lane itself is whole, and so is its number.
     let plan = Plan::new().op(LaneOp::Close { lane: LaneId(0) }).op(open(0, &good));
-    assert_eq!(WORDS[token(&plan.feed(0, 0, &prompt, true).run(&mut executor)[0]) as usize], "b");
+    assert_eq!(WORDS[token(&plan.feed(0, 0, &prompt, true).drawn(&mut executor)[0]) as usize], "b");
 }
 
 /// The generator only makes what is supported.

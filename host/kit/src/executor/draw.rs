@@ -1,7 +1,5 @@
 //! Draws a lane's next token, within its grammar where it has one.
 
-use std::time::{Duration, Instant};
-
 use sf_abi::SFR_E_INTERNAL;
 use sf_core::{LaneFault, LaneId, Sampled, Score, Token};
 
@@ -50,9 +48,7 @@ impl Drawing<'_> {
         lane: &mut Lane,
         mut room: Vec<(Token, f32)>,
     ) -> Result<Sampled, String> {
-        let begun = Instant::now();
         let Hand { recipe, history, guide } = lane.hand()?;
-        let waited = begun.elapsed();
         if recipe.is_greedy() {
             // The likeliest of all tokens is the likeliest of the allowed ones, if it is allowed.
             let free =
@@ -60,22 +56,21 @@ impl Drawing<'_> {
             let allowed = guide.allows(free.token);
             guide.note(!allowed);
             if allowed {
-                self.spent(guide, waited);
+                self.spent(guide);
                 return Ok(free);
             }
             room = free.top;
         }
         guide.compute();
-        self.spent(guide, waited);
+        self.spent(guide);
         let drawn = self.sampler.sample_allowed(logits, Some(guide.mask()?), (recipe, history), room);
         drawn.map_err(|error| error.to_string())
     }
 
     /// Counts what a guide was busy with while nothing else went on.
-    fn spent(&mut self, guide: &mut Guide, waited: Duration) {
-        let took = guide.take_time();
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.masks.took_ns += ns(took);
-        self.masks.waited_ns += ns(took + waited);
+    fn spent(&mut self, guide: &mut Guide) {
+        let took = u64::try_from(guide.take_time().as_nanos()).unwrap_or(u64::MAX);
+        self.masks.took_ns += took;
+        self.masks.waited_ns += took;
     }
 }

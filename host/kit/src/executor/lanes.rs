@@ -68,18 +68,20 @@ impl Lane {
         }
     }
 
-    /// What a lane with a grammar draws with. Waits for a guide that is being made.
+    /// Whether its grammar is still being compiled, so that it cannot draw yet.
+    pub(super) fn waits(&mut self) -> bool {
+        self.guide.as_mut().is_some_and(|guide| !guide.is_settled())
+    }
+
+    /// What a lane with a grammar draws with.
     pub(super) fn hand(&mut self) -> Result<Hand<'_>, String> {
-        let Lane { recipe, history, guide, prompt_len, .. } = self;
-        let generated = history.tokens().get(*prompt_len as usize..).unwrap_or_default();
-        let soon = guide.as_mut().ok_or("the lane's place in its grammar was lost")?;
-        let guide = soon.wait(|guide| guide.follow(generated, &[]))?;
-        Ok(Hand { recipe, history, guide })
+        let guide = self.guide.as_mut().ok_or("the lane's place in its grammar was lost")?.guide()?;
+        Ok(Hand { recipe: &self.recipe, history: &self.history, guide })
     }
 
     /// Tells the guide what is generated already, and what of the run at hand is.
     pub(super) fn follow(&mut self, run: &[Token]) {
-        if let Some(guide) = self.guide.as_mut().and_then(Soon::by_now) {
+        if let Some(Soon::Here(guide)) = &mut self.guide {
             let (held, prompt) = (self.history.tokens(), self.prompt_len as usize);
             // A run may begin in the prompt and end behind it, when a lane is built again.
             let generated = run.get(prompt.saturating_sub(held.len())..).unwrap_or_default();

@@ -8,6 +8,7 @@ mod lanes;
 mod scores;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_STATE, SFR_OK, SfrLaneOut, SfrStats};
 use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Score, StepOut, StepPlan, Token, Vocabulary};
@@ -31,13 +32,27 @@ struct Fed {
     sample: bool,
     /// Draws left after this step's.
     more: u32,
-    /// Its place in the batch, or why it is not in it.
-    place: Result<usize, LaneFault>,
+    /// Its place in the batch, none where it sits this step out, or why it cannot be in it.
+    place: Result<Option<usize>, LaneFault>,
     /// What of its run is scored.
     scored: Scored,
     /// The drawn token with which it goes on.
     next: Option<Token>,
 }
+
+impl Fed {
+    fn of(feed: &Feed, place: Result<Option<usize>, LaneFault>) -> Fed {
+        let Feed { lane, sample, more, .. } = *feed;
+        Fed { lane, sample, more, place, scored: Scored::default(), next: None }
+    }
+
+    fn is_placed(&self) -> bool {
+        matches!(self.place, Ok(Some(_)))
+    }
+}
+
+/// Longest wait for a grammar that is being compiled while there is nothing else to do: new plans are made in between.
+const GRAMMAR_WAIT: Duration = Duration::from_millis(5);
 
 /// The plan being run.
 #[derive(Clone, Copy, Debug)]
@@ -137,12 +152,8 @@ impl Executor {
             self.apply(op)?;
         }
         for feed in &plan.feeds {
-            let (place, scored) = match self.place(plan, feed) {
-                Ok((place, scored)) => (Ok(place), scored),
-                Err(fault) => (Err(fault), Scored::default()),
-            };
-            let Feed { lane, sample, more, .. } = *feed;
-            self.feeds.push(Fed { lane, sample, more, place, scored, next: None });
+            let fed = self.place(plan, feed).unwrap_or_else(|fault| Fed::of(feed, Err(fault)));
+            self.feeds.push(fed);
         }
         self.start()?;
         self.tick = Some(Tick { seq: plan.seq, step: 0, steps_max: plan.steps_max, word });
@@ -208,8 +219,9 @@ impl Executor {
         Ok(())
     }
 
-    /// Puts a feed into the batch, or says why not.
-    fn place(&mut self, plan: &StepPlan, feed: &Feed) -> Result<(usize, Scored), LaneFault> {
+    /// Puts a feed into the batch, or says why not. Of a lane that is to draw and waits for its grammar, the last token
+    /// stays behind: the others do not wait with it.
+    fn place(&mut self, plan: &StepPlan, feed: &Feed) -> Result<Fed, LaneFault> {
         if let Some((_, fault)) = self.op_faults.iter().find(|(lane, _)| *lane == feed.lane) {
             return Err(fault.clone());
         }
@@ -236,12 +248,23 @@ impl Executor {
                 format!("the lane holds {len} positions, the feed begins at {}", feed.pos0),
             ));
         }
-        let scored = Scored::of(lane, run, plan.tokens.get(end))?;
-        if feed.sample {
+        let (mut run, mut behind, mut fed) = (run, plan.tokens.get(end), Fed::of(feed, Ok(None)));
+        if feed.sample && lane.waits() {
+            (fed.sample, fed.more) = (false, 0);
+            if let Some((last, before)) = run.split_last() {
+                (run, behind) = (before, Some(last));
+            }
+            if run.is_empty() {
+                return Ok(fed);
+            }
+        }
+        fed.scored = Scored::of(lane, run, behind)?;
+        if fed.sample {
             lane.follow(run);
         }
-        self.step.push(runtime, run, feed.pos0, scored.rows(run.len() as u32, feed.sample));
-        Ok((self.step.len() - 1, scored))
+        self.step.push(runtime, run, feed.pos0, fed.scored.rows(run.len() as u32, fed.sample));
+        fed.place = Ok(Some(self.step.len() - 1));
+        Ok(fed)
     }
 
     /// Makes the next step's batch of the lanes that go on.
@@ -253,7 +276,7 @@ impl Executor {
                 (Ok((lane, runtime)), Some(token)) => {
                     lane.follow(&[token]);
                     self.step.push(runtime, &[token], lane.history.len(), 0..1);
-                    Ok(self.step.len() - 1)
+                    Ok(Some(self.step.len() - 1))
                 }
                 (Err(fault), _) => Err(fault),
                 (Ok(_), None) => Err(fault(SFR_E_INTERNAL, "a lane went on without a token".to_owned())),
@@ -264,9 +287,16 @@ impl Executor {
     /// Hands the batch to the runtime, if there is one.
     fn start(&mut self) -> Result<(), KitError> {
         if self.step.is_empty() {
+            // There is nothing else to do, but there may be soon.
+            let waiting = self.feeds.iter().find(|fed| fed.place == Ok(None));
+            if let Some(Ok((lane, _))) = waiting.map(|fed| self.lanes.get(fed.lane))
+                && let Some(guide) = &mut lane.guide
+            {
+                guide.wait(GRAMMAR_WAIT);
+            }
             return Ok(());
         }
-        for fed in self.feeds.iter().filter(|fed| fed.sample && fed.place.is_ok()) {
+        for fed in self.feeds.iter().filter(|fed| fed.sample && fed.is_placed()) {
             if let Ok((lane, _)) = self.lanes.get(fed.lane)
                 && let Some(guide) = lane.send_guide()
             {
@@ -282,7 +312,7 @@ impl Executor {
     /// Waits for the batch, tells every feed's outcome and leaves the feeds that go on.
     fn settle(&mut self, out: &mut StepOut) -> Result<(), KitError> {
         let mut failed = None;
-        if self.feeds.iter().any(|fed| fed.place.is_ok()) {
+        if self.feeds.iter().any(Fed::is_placed) {
             let ended = self.model.step_end(&mut self.step);
             let masks = self.masks.collect(|place, guide| self.lanes.give_back(place, guide));
             match ended {
@@ -318,7 +348,7 @@ impl Executor {
     /// Turns a failed call into a fault of every feed that was in it, unless it costs more than that.
     fn fail_all(&mut self, error: KitError) -> Result<(), KitError> {
         let fault = spare(error)?;
-        for fed in self.feeds.iter_mut().filter(|fed| fed.place.is_ok()) {
+        for fed in self.feeds.iter_mut().filter(|fed| fed.is_placed()) {
             fed.place = Err(fault.clone());
         }
         Ok(())
@@ -336,7 +366,8 @@ impl Desk<'_> {
     fn settle(&mut self, view: &StepView<'_>, fed: &mut Fed, scores: &mut Vec<Score>) -> LaneOut {
         let id = fed.lane;
         let (at, lane) = match (&fed.place, self.lanes.get(id)) {
-            (Ok(at), Ok((lane, _))) => (*at, lane),
+            (Ok(Some(at)), Ok((lane, _))) => (*at, lane),
+            (Ok(None), _) => return LaneOut { lane: id, consumed: 0, result: Ok(None) },
             (Err(fault), _) => return LaneOut { lane: id, consumed: 0, result: Err(fault.clone()) },
             (_, Err(fault)) => return LaneOut { lane: id, consumed: 0, result: Err(fault) },
         };

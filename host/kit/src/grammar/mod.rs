@@ -89,6 +89,9 @@ impl Grammars {
         // Nobody waits for it who asks for another one.
         let matcher = self.compile(grammar)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.iter().any(|(known, _)| known == grammar) {
+            return Ok(matcher);
+        }
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }

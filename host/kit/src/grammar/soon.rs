@@ -1,8 +1,9 @@
 //! Compiles grammars on a thread of its own, while their lanes read their prompts.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use sf_core::{Grammar, Vocabulary};
 
@@ -16,42 +17,45 @@ type Made = Result<Box<Guide>, GrammarError>;
 pub(crate) enum Soon {
     /// It is there.
     Here(Box<Guide>),
-    /// It is being made.
-    Coming(Receiver<Made>),
+    /// It is being made, as long as somebody waits for it.
+    Coming(Receiver<Made>, #[expect(dead_code, reason = "lives as long as somebody waits")] Arc<()>),
     /// It will not come.
     Failed(GrammarError),
 }
 
 impl Soon {
-    /// The guide, if it is there by now.
-    pub(crate) fn by_now(&mut self) -> Option<&mut Guide> {
-        if let Soon::Coming(from) = self
-            && let Ok(made) = from.try_recv()
-        {
-            *self = made.into();
+    /// Whether it is known by now what becomes of it.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        if let Soon::Coming(from, _) = self {
+            match from.try_recv() {
+                Ok(made) => *self = made.into(),
+                Err(TryRecvError::Disconnected) => *self = Soon::Failed(GrammarError::NoThread),
+                Err(TryRecvError::Empty) => return false,
+            }
         }
-        match self {
-            Soon::Here(guide) => Some(guide),
-            Soon::Coming(_) | Soon::Failed(_) => None,
+        true
+    }
+
+    /// Waits for it, but no longer than this.
+    pub(crate) fn wait(&mut self, most: Duration) {
+        if let Soon::Coming(from, _) = self {
+            match from.recv_timeout(most) {
+                Ok(made) => *self = made.into(),
+                Err(RecvTimeoutError::Disconnected) => *self = Soon::Failed(GrammarError::NoThread),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
     }
 
-    /// Waits for the guide if it is being made, and has it follow what `catch_up` says then.
+    /// The guide.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn wait(&mut self, catch_up: impl FnOnce(&mut Guide)) -> Result<&mut Guide, String> {
-        if let Soon::Coming(from) = self {
-            let lost = "the thread that compiles grammars has ended (grammar.thread)";
-            *self = from.recv().map_err(|_| lost.to_owned())?.into();
-            if let Soon::Here(guide) = self {
-                catch_up(guide);
-            }
-        }
+    pub(crate) fn guide(&mut self) -> Result<&mut Guide, String> {
         match self {
             Soon::Here(guide) => Ok(guide),
             Soon::Failed(error) => Err(error.to_string()),
-            Soon::Coming(_) => Err("it is still being made".to_owned()),
+            Soon::Coming(..) => Err("it is still being made".to_owned()),
         }
     }
 }
@@ -65,8 +69,8 @@ impl From<Made> for Soon {
     }
 }
 
-/// A grammar to compile and where to send its guide.
-type Order = (Grammar, Sender<Made>);
+/// A grammar to compile, where to send its guide, and whether anybody waits for it still.
+type Order = (Grammar, Sender<Made>, Weak<()>);
 
 /// The grammars of one model, and the thread that compiles them.
 #[derive(Debug)]
@@ -91,10 +95,10 @@ impl Compiler {
         if let Some(known) = self.grammars.known(grammar) {
             return Ok(Soon::Here(Box::new(Guide::new(known))));
         }
-        let (to, from) = channel();
-        let sent = self.thread.as_ref().is_some_and(|thread| thread.send((grammar.clone(), to)).is_ok());
-        if sent {
-            return Ok(Soon::Coming(from));
+        let ((to, from), waits) = (channel(), Arc::new(()));
+        let order = (grammar.clone(), to, Arc::downgrade(&waits));
+        if self.thread.as_ref().is_some_and(|thread| thread.send(order).is_ok()) {
+            return Ok(Soon::Coming(from, waits));
         }
         self.grammars.guide(grammar).map(|guide| Soon::Here(Box::new(guide)))
     }
@@ -105,10 +109,11 @@ fn start(grammars: Arc<Grammars>) -> Option<Sender<Order>> {
     let work = move || {
         grammars.prepare();
         // Ends with the executor, which holds the other end.
-        for (grammar, answer) in inbox {
-            let made = grammars.guide(&grammar).map(Box::new);
-            // A lane that was closed meanwhile does not wait for it.
-            let _ = answer.send(made);
+        for (grammar, answer, waits) in inbox {
+            // Others do not wait for what nobody wants any more.
+            if waits.upgrade().is_some() {
+                let _ = answer.send(grammars.guide(&grammar).map(Box::new));
+            }
         }
     };
     thread::Builder::new().name("sf-grammars".to_owned()).spawn(work).ok()?;

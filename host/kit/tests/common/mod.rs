@@ -73,6 +73,33 @@ impl Plan {
         outs.remove(0).lanes
     }
 
+    /// As [`Plan::run`], and on until every feed that asked for a token has drawn one or failed: grammars take their time.
+    pub(crate) fn drawn(self, executor: &mut Executor) -> Vec<LaneOut> {
+        let Plan(mut plan) = self;
+        let mut told: Vec<LaneOut> = Vec::new();
+        loop {
+            let outs = Plan(plan.clone()).run(executor);
+            plan.ops.clear();
+            for out in outs {
+                let feed = plan.feeds.iter_mut().find(|feed| feed.lane == out.lane);
+                match feed.filter(|feed| feed.sample && out.result == Ok(None)) {
+                    Some(feed) => {
+                        feed.tokens.start += out.consumed;
+                        feed.pos0 += out.consumed;
+                    }
+                    None => {
+                        plan.feeds.retain(|feed| feed.lane != out.lane);
+                        told.push(out);
+                    }
+                }
+            }
+            if plan.feeds.is_empty() {
+                told.sort_by_key(|out| out.lane);
+                return told;
+            }
+        }
+    }
+
     /// Every step.
     pub(crate) fn tick(self, executor: &mut Executor) -> Vec<StepOut> {
         let word = executor.model().page().yield_seq();
