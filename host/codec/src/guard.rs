@@ -9,7 +9,7 @@
 //! where neither they nor the template's own text in front of them could begin a control token that they go on.
 //! Wrapping each message in markers instead would hide its edges from `trim` and `startswith`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use sf_core::Chat;
@@ -22,6 +22,9 @@ const GIVEN: &str = "system user assistant tool function text image true false n
 
 /// Longest control token whose parts are looked at one by one; real ones have a few dozen bytes.
 const CONTROL_BYTES_MAX: usize = 256;
+
+/// Parts of all control tokens together that are looked at; real vocabularies have one or two million.
+const LOOKS_MAX: usize = 1 << 24;
 
 /// Decides where sentinels go.
 #[derive(Debug)]
@@ -64,7 +67,9 @@ impl Guard {
         let mut wanted = template.literals.clone();
         let lower: Vec<String> = controls.iter().map(|control| control.to_lowercase()).collect();
         // What is not looked at is not left whole.
-        let readable = controls.iter().all(|control| control.len() <= CONTROL_BYTES_MAX);
+        let looked_at: usize = controls.iter().map(|control| control.len().saturating_pow(2)).sum();
+        let readable =
+            looked_at <= LOOKS_MAX && controls.iter().all(|control| control.len() <= CONTROL_BYTES_MAX);
         let ends = if readable { completions(&lower, template) } else { HashSet::from([String::new()]) };
         wanted.retain(|text| {
             let text = text.to_lowercase();
@@ -143,15 +148,16 @@ fn completions(controls: &[String], template: &Source) -> HashSet<String> {
         // Where a beginning that the template supplies ends.
         let begun = places.iter().skip(1).filter(|&&at| tails.contains(&control[..at]));
         let begun: Vec<usize> = begun.copied().collect();
-        // From there it may go on with whole texts of its own.
-        let fills = |from: usize, until: usize| {
-            let inside = places.iter().filter(|&&at| from <= at && at < until);
-            inside
-                .flat_map(|&at| {
-                    places.iter().filter(move |&&end| at < end && end <= until).map(move |&end| at..end)
-                })
-                .any(|range| own.contains(&control[range]))
-        };
+        // From there it may go on with whole texts of its own: where the last one that ends by `at` begins.
+        let mut last = None;
+        let mut latest = BTreeMap::new();
+        for &at in &places {
+            let own_ending_here = places.iter().rev().skip_while(|&&from| from >= at);
+            let from = own_ending_here.copied().find(|&from| own.contains(&control[from..at]));
+            last = last.max(from);
+            latest.insert(at, last);
+        }
+        let fills = |from: usize, until: usize| latest.get(&until).is_some_and(|last| *last >= Some(from));
         let supplied = |at: usize| begun.iter().any(|&from| from == at || from < at && fills(from, at));
         ends.extend(places.iter().filter(|&&at| at == 0 || supplied(at)).map(|&at| control[at..].to_owned()));
     }

@@ -16,6 +16,8 @@ use crate::source::{Kind, Token};
 /// What a part is called, in the way of transformers or of OpenAI.
 const WORDS: [&str; 3] = ["text", "image", "image_url"];
 const CONTENT: &str = "content";
+/// Tokens of a list in which a part's word is looked for: work on hostile templates is bounded.
+const LIST_TOKENS_MAX: usize = 64;
 
 /// What was seen in the tags so far.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Parts {
 
     fn look_at(&mut self, tag: &Tag<'_>, at: usize) {
         match tag.name(at) {
-            Some("for") if tag.name(at + 2) == Some("in") => {
+            Some("for") if at == 0 && tag.name(at + 2) == Some("in") => {
                 let Some(variable) = tag.name(at + 1) else { return };
                 let over = (at + 3..tag.tokens.len()).take_while(|&at| tag.name(at) != Some("if"));
                 let names =
@@ -144,9 +146,12 @@ impl Tag<'_> {
         self.literal(at).is_some_and(|text| WORDS.contains(&text))
     }
 
-    /// Whether a part's word stands between here and the next `end`.
+    /// Whether a part's word stands between here and the next `end`, and not far from here.
     fn has_word(&self, from: usize, end: &str) -> bool {
-        (from..self.tokens.len()).take_while(|&at| !self.is(at, end)).any(|at| self.literal_is_word(at))
+        (from..self.tokens.len())
+            .take(LIST_TOKENS_MAX)
+            .take_while(|&at| !self.is(at, end))
+            .any(|at| self.literal_is_word(at))
     }
 
     /// A name, a field's name behind a dot, or in brackets.
@@ -232,5 +237,14 @@ mod tests {
             either,
         );
         check("{% for p in m.content %}{{ p.text if p.text is string }}{% endfor %}", only);
+        // A loop begins its tag; what looks like another in it is none.
+        check("{% for a in b for p in m.content %}{{ p.text }}{% endfor %}", text);
+    }
+
+    #[test]
+    fn long_tags_are_read_in_time() {
+        for part in ["for a in b ", "x.type in ", "'a' % (", "'image' in x "] {
+            Source::read(&format!("{{% {} %}}", part.repeat(60_000)));
+        }
     }
 }

@@ -301,6 +301,9 @@ fn quoted(text: &str) -> String {
 /// Words that end an operand.
 const WORDS: [&str; 8] = ["if", "else", "and", "or", "not", "in", "is", "recursive"];
 
+/// Tokens of one right operand of `%`: work on hostile templates is bounded. A longer one is cut, and does not compile.
+const OPERAND_TOKENS_MAX: usize = 1024;
+
 /// Where `%` stands behind a string literal, and where its right operand ends.
 fn percents(tag: &str, tokens: &[Token]) -> Vec<(usize, usize)> {
     let text = |token: &Token| &tag[token.start..token.end];
@@ -317,7 +320,7 @@ fn percents(tag: &str, tokens: &[Token]) -> Vec<(usize, usize)> {
         if index > 0 && matches!(text(&tokens[index - 1]), "*" | "/" | "//" | "%" | "**" | "-") {
             continue;
         }
-        let operand = &tokens[index + 2..];
+        let operand = &tokens[index + 2..tokens.len().min(index + 2 + OPERAND_TOKENS_MAX)];
         let mut depth = 0_usize;
         let mut end = operator.end;
         for (at, token) in operand.iter().enumerate() {

@@ -29,6 +29,37 @@ impl Grammar {
     }
 }
 
+/// Keywords of a JSON schema that bound its values and that a grammar can hold them to, sorted.
+pub const SCHEMA_HELD: [&str; 27] = [
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "required",
+    "type",
+];
+
 /// A text as a literal of a Lark grammar.
 pub fn lark_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

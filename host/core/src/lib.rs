@@ -18,7 +18,7 @@ pub mod turn;
 
 pub use clock::Moment;
 pub use fault::{Fault, FaultKind};
-pub use grammar::{Form, Grammar, Vocabulary, lark_text, regex_text};
+pub use grammar::{Form, Grammar, SCHEMA_HELD, Vocabulary, lark_text, regex_text};
 pub use ids::{LaneId, RequestId, StashKey, Token};
 pub use json::Json;
 pub use options::{EngineOption, OptionValue};

@@ -46,7 +46,6 @@ pub(crate) fn rendering(model: &Model, chat: &Chat) -> Result<Rendered, Fault> {
     must_chat(model)?;
     let rendering = model.codec.conversation(chat).map_err(unrendered)?.into_rendering();
     let mut warnings = Tools::of(model, chat, &rendering.tokens, false)?.warnings;
-    warnings.extend(unread(model, chat));
     let (count, window) = (rendering.tokens.len(), model.window);
     if count >= window as usize {
         let message = format!(

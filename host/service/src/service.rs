@@ -109,27 +109,17 @@ impl Service {
         }
         let model = self.model(turn.model.as_deref())?;
         let submitted = self.clock.now();
-        let prompt = prompt(model, &turn.input).await?;
-        let mut tools = match &turn.input {
-            Input::Chat(chat) => Tools::of(model, chat, &prompt, turn.form.is_some())?,
-            Input::Text(_) | Input::Tokens(_) => Tools::default(),
-        };
+        let (prompt, mut tools) = asked(model, &turn).await?;
         let calls = tools.form.take();
         let are_calls = calls.is_some();
         turn.form = turn.form.or(calls);
         resolve::check_limits(model, &turn, &prompt)?;
         match &turn.form {
             None => {}
-            Some(calls) if are_calls => check_calls(model, calls, &turn.input).await?,
-            Some(form) => {
-                check_form(model, form).await?;
-                tools.warnings.extend(ignored(form));
-            }
+            Some(calls) if are_calls => check_calls(model, calls, &turn.input, &tools).await?,
+            Some(form) => tools.warnings.extend(check_form(model, form).await?),
         }
         let mut warnings = std::mem::take(&mut tools.warnings);
-        if let Input::Chat(chat) = &turn.input {
-            warnings.extend(resolve::unread(model, chat));
-        }
         let prompt_tokens = prompt.len() as u32;
         warnings.extend(resolve::clamped(model, &turn, prompt_tokens));
         if let Some(refusal) = Warning::refusal(&warnings).filter(|_| turn.strict) {
@@ -156,12 +146,13 @@ impl Service {
     }
 }
 
-/// Refuses a grammar that the engine would refuse. Compiling one takes milliseconds: not on the event loop.
-async fn check_form(model: &Model, form: &Form) -> Result<(), Fault> {
-    let (grammars, asked) = (Arc::clone(&model.grammars), form.grammar.clone());
-    let checked = tokio::task::spawn_blocking(move || grammars.check(&asked)).await;
-    let message = match checked {
-        Ok(Ok(())) => return Ok(()),
+/// Refuses a grammar that the engine would refuse, and tells what of a schema is not read. Compiling one takes milliseconds:
+/// not on the event loop.
+async fn check_form(model: &Model, form: &Form) -> Result<Vec<Warning>, Fault> {
+    let (grammars, asked) = (Arc::clone(&model.grammars), form.clone());
+    let work = move || grammars.check(&asked.grammar).map(|()| ignored(&asked));
+    let message = match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(warnings)) => return Ok(warnings),
         Ok(Err(error)) => error.to_string(),
         Err(error) => {
             let message = format!("compiling the grammar ended early: {error}");
@@ -184,14 +175,14 @@ fn ignored(form: &Form) -> Vec<Warning> {
 }
 
 /// As [`check_form`], of calls; says which tool cannot be held to its schema.
-async fn check_calls(model: &Model, calls: &Form, input: &Input) -> Result<(), Fault> {
+async fn check_calls(model: &Model, calls: &Form, input: &Input, tools: &Tools) -> Result<(), Fault> {
     let Err(fault) = check_form(model, calls).await else { return Ok(()) };
-    let is_too_long = calls.grammar.source().len() > GRAMMAR_BYTES_MAX;
     let Input::Chat(chat) = input else { return Err(fault) };
-    if is_too_long {
+    // All together they may be too long, and no tool is at fault.
+    if calls.grammar.source().len() > GRAMMAR_BYTES_MAX {
         return Err(fault);
     }
-    for (index, tool) in chat.tools.iter().enumerate() {
+    for (index, tool) in tools.strict.iter().filter_map(|&index| Some((index, chat.tools.get(index)?))) {
         let grammar = Grammar::JsonSchema(sf_codec::wire::parameters_text(tool).into());
         if let Err(fault) = check_form(model, &Form { grammar, param: "tools" }).await {
             return Err(unfit_tool(index, tool, &fault.message));
@@ -200,22 +191,32 @@ async fn check_calls(model: &Model, calls: &Form, input: &Input) -> Result<(), F
     Err(fault)
 }
 
-/// Tokens of the turn's input.
-async fn prompt(model: &Arc<Model>, input: &Input) -> Result<Vec<Token>, Fault> {
+/// The tokens of a turn's input, and what its tools mean.
+async fn asked(model: &Arc<Model>, turn: &Turn) -> Result<(Vec<Token>, Tools), Fault> {
+    let (input, formed) = (&turn.input, turn.form.is_some());
     let bytes = match input {
         Input::Chat(chat) => chat.bytes(),
         Input::Text(text) => text.len(),
         Input::Tokens(_) => 0,
     };
     if bytes < INLINE_BYTES_MAX {
-        return resolve::prompt(model, input);
+        return read(model, input, formed);
     }
     let (model, input) = (Arc::clone(model), input.clone());
-    let work = tokio::task::spawn_blocking(move || resolve::prompt(&model, &input));
+    let work = tokio::task::spawn_blocking(move || read(&model, &input, formed));
     work.await.unwrap_or_else(|error| {
         let message = format!("the prompt's tokenizing ended early: {error}");
         Err(Fault::new(FaultKind::Internal, "tokenizing_ended", message))
     })
+}
+
+fn read(model: &Model, input: &Input, formed: bool) -> Result<(Vec<Token>, Tools), Fault> {
+    let prompt = resolve::prompt(model, input)?;
+    let tools = match input {
+        Input::Chat(chat) => Tools::of(model, chat, &prompt, formed)?,
+        Input::Text(_) | Input::Tokens(_) => Tools::default(),
+    };
+    Ok((prompt, tools))
 }
 
 fn submit(model: &Model, admission: Admission, now: Moment) -> Result<Answering, Fault> {

@@ -5,6 +5,7 @@ use sf_core::ports::Warning;
 use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Json, Token, Tool, ToolChoice};
 
 use crate::model::Model;
+use crate::resolve;
 
 /// The tools of one chat.
 #[derive(Default)]
@@ -14,6 +15,8 @@ pub(crate) struct Tools {
     taken_apart: bool,
     /// The answer's calls keep to a grammar.
     held: bool,
+    /// The tools whose schemas are in it, by their places in the request.
+    pub(crate) strict: Vec<usize>,
     /// That grammar.
     pub(crate) form: Option<Form>,
     /// What the client should know.
@@ -32,8 +35,8 @@ impl Tools {
     pub(crate) fn of(model: &Model, chat: &Chat, prompt: &[Token], formed: bool) -> Result<Tools, Fault> {
         let schemas = chat.tools.iter().map(ToolSchema::of).collect::<Result<Vec<_>, _>>();
         let schemas = schemas.map_err(|error| Fault::invalid("invalid_tool", "tools", error.to_string()))?;
-        let mut tools =
-            Tools { schemas, taken_apart: !formed, held: false, form: None, warnings: Vec::new() };
+        let mut tools = Tools { schemas, taken_apart: !formed, ..Tools::default() };
+        tools.warnings.extend(resolve::unread(model, chat));
         if !tools.schemas.is_empty() && model.codec.wire().is_none() {
             let message = "calls in answers stay text: it is not known how this model writes them, see --tool-call-parser";
             tools.warn("tools".to_owned(), message);
@@ -55,6 +58,7 @@ impl Tools {
     /// Holds the answer's calls to what is wanted of them.
     fn hold(&mut self, model: &Model, wanted: &Wanted<'_>) -> Result<(), Fault> {
         for callable in wanted.calls.tools.iter().filter(|callable| callable.strict) {
+            self.strict.push(callable.index);
             let ignored = sf_kit::ignored_keywords(&parameters_text(callable.tool))
                 .map_err(|error| unfit_tool(callable.index, callable.tool, &error.to_string()))?;
             for (at, keyword) in ignored {

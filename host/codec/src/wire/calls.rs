@@ -138,6 +138,7 @@ impl Parser {
             calls: &mut self.calls,
             progress: &mut progress,
             known_only: zone.doubtful,
+            held: self.held,
             ends: [calls.closes, calls.call_closes, calls.opens, calls.call_opens],
         };
         let mut turn = match &mut *reader {

@@ -61,7 +61,7 @@ pub struct Parser {
     pub(super) state: State,
     fence: Fence,
     /// The answer keeps to a grammar: what opens a call is one, even in a block of code.
-    held: bool,
+    pub(super) held: bool,
     pub(super) calls: u32,
     /// Taken and not accounted for yet.
     pub(super) raw: String,

@@ -161,6 +161,11 @@ impl Types {
         self.0 == [Type::String]
     }
 
+    /// Whether a value may be any text: nothing is said, or a string stands first.
+    pub(super) fn is_text(&self) -> bool {
+        self.0.first().is_none_or(|first| *first == Type::String)
+    }
+
     /// Whether a string is one of the types.
     pub(super) fn allow_string(&self) -> bool {
         self.0.is_empty() || self.0.contains(&Type::String)

@@ -37,6 +37,8 @@ pub(super) struct Sink<'a> {
     pub(super) progress: &'a mut Progress,
     /// Nothing but a known name tells this call from text.
     pub(super) known_only: bool,
+    /// The answer keeps to a grammar, so that JSON is valid.
+    pub(super) held: bool,
     /// Marks that end a call, and what opens the next.
     pub(super) ends: [&'a [Mark]; 4],
 }

@@ -44,7 +44,27 @@ enum At {
         fresh: bool,
         /// A line break before a control token, which may belong to the mark that ends the value.
         line: bool,
+        /// Where it is known to be JSON: a mark in a string of it ends nothing.
+        quotes: Option<Quotes>,
     },
+}
+
+/// Whether a place in JSON is inside of a string.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quotes {
+    open: bool,
+    escaped: bool,
+}
+
+impl Quotes {
+    fn behind(self, text: &str) -> Quotes {
+        text.chars().fold(self, |Quotes { open, escaped }, c| match c {
+            _ if escaped => Quotes { open, escaped: false },
+            '\\' if open => Quotes { open, escaped: true },
+            '"' => Quotes { open: !open, escaped },
+            _ => Quotes { open, escaped },
+        })
+    }
 }
 
 /// A call that is being read.
@@ -187,20 +207,36 @@ impl TaggedCall {
         push_text(key, &mut json);
         json.push(':');
         let waits = !types.only_string();
+        let is_json = sink.held && waits && (*kind == 2 || !types.is_text());
         if !waits {
             json.push('"');
         }
         sink.arguments(&json);
         let fresh = self.form.breaks_line;
-        self.at = At::Value { types: waits.then_some(types), raw: String::new(), fresh, line: false };
+        let (types, quotes) = (waits.then_some(types), is_json.then(Quotes::default));
+        self.at = At::Value { types, raw: String::new(), fresh, line: false, quotes };
     }
 
     fn value(&mut self, window: &mut Window, sink: &mut Sink<'_>) -> Turn {
-        let At::Value { types, raw, fresh, line } = &mut self.at else { return Turn::On };
+        let At::Value { types, raw, fresh, line, quotes } = &mut self.at else { return Turn::On };
         if std::mem::take(fresh) && window.peek() == Some('\n') {
             sink.pop(window);
         }
-        let found = window.find(&[self.form.value_ends, self.form.value_stops]);
+        // What may stand there besides, text included, begins with a letter or a digit and is over at the first mark.
+        let first = raw.chars().chain(window.rest().chars()).find(|c| !c.is_whitespace());
+        quotes.take_if(|_| first.is_some_and(|c| !matches!(c, '[' | '{' | '"')));
+        let mut found = window.find(&[self.form.value_ends, self.form.value_stops]);
+        while let (Found::Mark { at, length, .. }, Some(inside)) = (&found, quotes.as_mut()) {
+            let before = inside.behind(&window.rest()[..*at]);
+            if !before.open {
+                break;
+            }
+            let behind = at + length;
+            *inside = before.behind(&window.rest()[*at..behind]);
+            raw.push_str(&window.rest()[..behind]);
+            sink.take(window, behind);
+            found = window.find(&[self.form.value_ends, self.form.value_stops]);
+        }
         let until = match found {
             Found::Mark { at, .. } | Found::Maybe(at) => at,
             Found::Nothing => window.rest().len(),
@@ -218,6 +254,7 @@ impl TaggedCall {
         if let Some(rest) = part.strip_suffix('\n').filter(|_| self.form.breaks_line && before_mark) {
             (part, *line) = (rest, true);
         }
+        *quotes = quotes.map(|quotes| quotes.behind(part));
         match types {
             Some(_) => raw.push_str(part),
             None => part.chars().for_each(|c| push_char(c, &mut json)),

@@ -92,7 +92,7 @@ impl Asked<'_> {
 impl Walks {
     /// An answer as the parser reads it; `None` where it came to no end.
     pub(crate) fn answer(&self, seed: u64) -> Option<Answer> {
-        let mut random = Random(seed);
+        let mut random = Random(seed, 0);
         let mut walk = self.grammars.walk(&self.grammar).unwrap();
         let mut tokens = Vec::new();
         loop {
@@ -233,16 +233,13 @@ impl Walks {
     }
 }
 
-struct Random(u64);
+/// Numbers by seed and place.
+struct Random(u64, u32);
 
 impl Random {
     fn below(&mut self, count: u64) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % count
+        self.1 += 1;
+        (sf_kit::sampler::philox::uniform(self.0, self.1) * count as f64) as u64
     }
 }
 

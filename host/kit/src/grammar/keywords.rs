@@ -4,42 +4,13 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use sf_core::SCHEMA_HELD;
 
 use super::GrammarError;
 use super::schema::parts;
 
 /// Keywords that are passed over and reported, for one schema.
 const IGNORED_MAX: usize = 16;
-/// Held by the automaton.
-const HELD: [&str; 27] = [
-    "$ref",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "items",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "required",
-    "type",
-];
 /// Descriptions, and what is only looked at where something refers to it.
 const SILENT: [&str; 16] = [
     "$anchor",
@@ -109,7 +80,7 @@ pub(super) fn check(root: &Value) -> Result<Vec<(String, String)>, GrammarError>
             if let Some((_, instead)) = REFUSED.iter().find(|(name, _)| name == key) {
                 return Err(GrammarError::Keyword { at, keyword: key.clone(), instead });
             }
-            let known = HELD.contains(&&**key) || SILENT.contains(&&**key) || key.starts_with("x-");
+            let known = SCHEMA_HELD.contains(&&**key) || SILENT.contains(&&**key) || key.starts_with("x-");
             if !known && ignored.len() < IGNORED_MAX {
                 ignored.push((if at.is_empty() { "/".to_owned() } else { at.clone() }, key.clone()));
             }
@@ -139,7 +110,7 @@ mod tests {
 
     #[test]
     fn no_keyword_has_two_fates() {
-        let mut all: Vec<&str> = HELD.iter().chain(&SILENT).copied().collect();
+        let mut all: Vec<&str> = SCHEMA_HELD.iter().chain(&SILENT).copied().collect();
         all.extend(REFUSED.iter().map(|(name, _)| *name));
         let count = all.len();
         all.sort_unstable();

@@ -110,6 +110,17 @@ fn ends(form: &'static Tagged) -> impl Iterator<Item = &'static Mark> {
 /// A string up to its end. `free`: it is any text, so it may end in every way that the parser knows.
 fn raw(writer: &mut Writer, tags: &Tags, form: &'static Tagged, (inner, free): (&str, bool)) -> String {
     let stops: Vec<&str> = ends(form).map(|mark| mark.text).collect();
+    let mut bare = inner.to_owned();
+    if !free && form.breaks_line {
+        // A line break beside a mark is the mark's: where the mark is written without one, the text has none there.
+        if !tags.string.ends_with('\n') {
+            bare.push_str(r" & ~/\n(?s:.*)/");
+        }
+        if !tags.end.starts_with('\n') {
+            bare.push_str(r" & ~/(?s:.*)\n/");
+        }
+    }
+    let inner = bare.as_str();
     let token: Option<(&str, Token)> =
         form.value_ends.iter().find_map(|mark| Some((mark.text, writer.token(mark.text)?)));
     match token {

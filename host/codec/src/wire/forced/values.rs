@@ -1,6 +1,7 @@
 //! Takes the schema of one parameter apart by what its values look like as text: strings, words, and the rest, which is JSON.
 
 use serde_json::{Map, Value as Json, json};
+use sf_core::SCHEMA_HELD;
 
 use super::NotHeld;
 
@@ -8,40 +9,9 @@ use super::NotHeld;
 const DEPTH_MAX: usize = 16;
 /// Schemas that are looked at for one parameter.
 const STEPS_MAX: u32 = 1000;
-/// Keywords that bound values. Whatever else stands in a schema describes it, or is refused before.
-const BOUNDS: [&str; 31] = [
-    "$ref",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "contains",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "if",
-    "items",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "not",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "required",
-    "type",
-    "uniqueItems",
-];
+/// Keywords that bound values besides those that a grammar can hold; what has one is refused. Whatever else stands in a schema
+/// describes it.
+const REFUSED: [&str; 4] = ["contains", "if", "not", "uniqueItems"];
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "null", "array", "object"];
 const STRING_KEYWORDS: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
@@ -210,7 +180,7 @@ pub(super) fn target<'a>(map: &Map<String, Json>, root: &'a Json) -> Option<&'a 
 
 /// The keywords of a schema that bound its values.
 pub(super) fn bounds(map: &Map<String, Json>) -> impl Iterator<Item = &str> {
-    map.keys().map(String::as_str).filter(|key| BOUNDS.contains(key))
+    map.keys().map(String::as_str).filter(|key| SCHEMA_HELD.contains(key) || REFUSED.contains(key))
 }
 
 fn applies(key: &&&str) -> bool {
