@@ -1,33 +1,20 @@
-// The kernels, in vectors of the width that the compiler's flags allow. No header of the C++ library: what this file's flags
-// compile must not become the one copy of an inline function that other CPUs run too.
-#include "kernels.h"
-
-#ifndef SF_VARIANT
-#error "SF_VARIANT names the instruction set"
-#endif
+// Norms, gates, attention, and the table of all kernels.
+#include "vec.h"
 
 namespace sf {
 namespace SF_VARIANT {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int lanes = 16, tile_rows = 6, tile_cols = 4, mix_rows = 6;
+constexpr int tile_rows = 6, tile_cols = 4, mix_rows = 6;
 #elif defined(__AVX2__)
-constexpr int lanes = 8, tile_rows = 3, tile_cols = 4, mix_rows = 2;
+constexpr int tile_rows = 3, tile_cols = 4, mix_rows = 2;
 #else
-constexpr int lanes = 4, tile_rows = 4, tile_cols = 4, mix_rows = 4;
+constexpr int tile_rows = 4, tile_cols = 4, mix_rows = 4;
 #endif
 // Position p of a score is summed in vector lane p % score_align.
 constexpr int score_align = 16;
 constexpr int query_rows = 8;
-
-typedef float Vec __attribute__((vector_size(lanes * 4)));
-typedef float VecAny __attribute__((vector_size(lanes * 4), aligned(4)));
-typedef int32_t Int __attribute__((vector_size(lanes * 4)));
-
-inline Vec load(const float* p) { return *reinterpret_cast<const VecAny*>(p); }
-inline void store(float* p, Vec v) { *reinterpret_cast<VecAny*>(p) = v; }
-inline Vec splat(float f) { return f - Vec{}; }
 
 typedef float Four __attribute__((vector_size(16)));
 #if defined(__AVX2__)
@@ -68,115 +55,6 @@ inline void sums(const Vec* v, float* out) {
 #else
   for (int i = 0; i < 4; i++) out[i] = sum(v[i]);
 #endif
-}
-
-inline float half_to_float(uint16_t bits) {
-#if defined(__F16C__) || defined(__aarch64__)
-  _Float16 half;
-  __builtin_memcpy(&half, &bits, 2);
-  return static_cast<float>(half);
-#else
-  // The exponent is rebased by a multiplication, which also makes subnormals right.
-  uint32_t wide = (static_cast<uint32_t>(bits) & 0x7fff) << 13;
-  float scaled, special;
-  __builtin_memcpy(&scaled, &wide, 4);
-  scaled *= 0x1p112f;
-  if ((bits & 0x7c00) == 0x7c00) {
-    wide |= 0x7f800000;
-    __builtin_memcpy(&special, &wide, 4);
-    scaled = special;
-  }
-  return bits & 0x8000 ? -scaled : scaled;
-#endif
-}
-
-inline float brain_to_float(uint16_t bits) {
-  uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float out;
-  __builtin_memcpy(&out, &wide, 4);
-  return out;
-}
-
-void floats(const void* from, Kind kind, int64_t at, int n, float* out) {
-  switch (kind) {
-    case Kind::f32: __builtin_memcpy(out, static_cast<const float*>(from) + at, n * 4ll); break;
-    case Kind::f16:
-      for (int i = 0; i < n; i++) out[i] = half_to_float(static_cast<const uint16_t*>(from)[at + i]);
-      break;
-    default:
-      for (int i = 0; i < n; i++) out[i] = brain_to_float(static_cast<const uint16_t*>(from)[at + i]);
-  }
-}
-
-// Four bits are the place of an element in a table of sixteen, or a part of a word that is moved down.
-inline void unpack_nibbles(const uint8_t* from, float scale, float bias, int n, float* out) {
-#if defined(__AVX512F__)
-  const Vec codes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const Vec table = codes * scale + bias;
-  const Int down = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
-  for (int i = 0; i < n; i += 16, from += 8) {
-    uint32_t word[2];
-    __builtin_memcpy(word, from, 8);
-    const int32_t a = static_cast<int32_t>(word[0]), b = static_cast<int32_t>(word[1]);
-    const Int words = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
-    // Only the lowest four bits of a place count.
-    store(out + i, __builtin_shuffle(table, words >> down));
-  }
-#else
-  for (int i = 0; i < n; i += 8, from += 4) {
-    uint32_t word;
-    __builtin_memcpy(&word, from, 4);
-    for (int j = 0; j < 8; j++) out[i + j] = scale * static_cast<float>(static_cast<int32_t>((word >> (4 * j)) & 15)) + bias;
-  }
-#endif
-}
-
-// Eight packed elements are `bits` bytes, lowest bits first.
-template <int bits>
-inline void unpack_group(const uint8_t* from, float scale, float bias, int n, float* out) {
-  for (int i = 0; i < n; i += 8, from += bits) {
-    if constexpr (bits == 8) {
-      for (int j = 0; j < 8; j++) out[i + j] = scale * static_cast<float>(from[j]) + bias;
-    } else {
-      uint64_t word = 0;
-      __builtin_memcpy(&word, from, bits);
-      for (int j = 0; j < 8; j++) {
-        int32_t code = static_cast<int32_t>((word >> (bits * j)) & ((1u << bits) - 1));
-        out[i + j] = scale * static_cast<float>(code) + bias;
-      }
-    }
-  }
-}
-
-template <int bits>
-void unpack_row(const Matrix& m, int64_t at, float* out) {
-  constexpr int piece = 64;
-  float scales[piece], biases[piece];
-  const int groups = m.cols / m.group;
-  const uint8_t* from = static_cast<const uint8_t*>(m.weight) + at * (m.cols / 8) * bits;
-  for (int first = 0; first < groups; first += piece) {
-    const int count = groups - first < piece ? groups - first : piece;
-    floats(m.scales, m.scale_kind, at * groups + first, count, scales);
-    floats(m.biases, m.scale_kind, at * groups + first, count, biases);
-    for (int g = 0; g < count; g++, from += m.group / 8 * bits, out += m.group) {
-      if constexpr (bits == 4)
-        unpack_nibbles(from, scales[g], biases[g], m.group, out);
-      else
-        unpack_group<bits>(from, scales[g], biases[g], m.group, out);
-    }
-  }
-}
-
-void row(const Matrix& m, int64_t at, float* out) {
-  if (m.kind != Kind::packed) return floats(m.weight, m.kind, at * m.cols, m.cols, out);
-  switch (m.bits) {
-    case 2: return unpack_row<2>(m, at, out);
-    case 3: return unpack_row<3>(m, at, out);
-    case 4: return unpack_row<4>(m, at, out);
-    case 5: return unpack_row<5>(m, at, out);
-    case 6: return unpack_row<6>(m, at, out);
-    default: return unpack_row<8>(m, at, out);
-  }
 }
 
 // out[r * out_stride + c] = x[r] . w[c] for C columns and R rows.
@@ -220,30 +98,6 @@ void tiles(const float* const* w, const float* x, int64_t x_stride, int n, int m
     case 3: tile<C, 3>(w, x, x_stride, n, out, out_stride); break;
     case 4: tile<C, 4>(w, x, x_stride, n, out, out_stride); break;
     default: tile<C, 5>(w, x, x_stride, n, out, out_stride); break;
-  }
-}
-
-int64_t linear_scratch(const Matrix& m) { return m.kind == Kind::f32 ? 0 : int64_t{tile_cols} * m.cols; }
-
-void linear(const Matrix& m, const float* x, int rows, float* y, int64_t y_stride, int from, int to, float* scratch) {
-  const float* w[tile_cols];
-  for (int c = from; c < to; c += tile_cols) {
-    const int count = to - c < tile_cols ? to - c : tile_cols;
-    for (int i = 0; i < count; i++) {
-      if (m.kind == Kind::f32) {
-        w[i] = static_cast<const float*>(m.weight) + (c + i) * static_cast<int64_t>(m.cols);
-      } else {
-        row(m, c + i, scratch + i * static_cast<int64_t>(m.cols));
-        w[i] = scratch + i * static_cast<int64_t>(m.cols);
-      }
-    }
-    if (count == tile_cols)
-      tiles<tile_cols>(w, x, m.cols, m.cols, rows, y + c, y_stride);
-    else
-      for (int i = 0; i < count; i++) tiles<1>(w + i, x, m.cols, m.cols, rows, y + c + i, y_stride);
-    if (m.bias)
-      for (int r = 0; r < rows; r++)
-        for (int i = 0; i < count; i++) y[r * y_stride + c + i] += m.bias[c + i];
   }
 }
 

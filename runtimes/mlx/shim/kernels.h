@@ -11,10 +11,14 @@ namespace sf {
 enum class Kind : int { f32, f16, bf16, packed };
 enum class Activation : int { silu, gelu_tanh, gelu };
 
-// A matrix of `rows` rows; `cols` elements each stand one after another, plain or packed into `bits` bits.
+// Rows of a matrix that lie side by side: what stands at one place of sixteen rows is one after another, and the last such
+// block is filled up with zeros. A row of the matrix is a column of the product.
+constexpr int block_cols = 16;
+
+// A matrix of `rows` rows of `cols` elements, plain or packed into words of 32 bits, `bits` bits each.
 struct Matrix {
   const void* weight;
-  const void* scales;  // of `scale_kind`, one for each `group` elements of a row; only for packed
+  const void* scales;  // of `scale_kind`, one for each `group` elements of a row, in the same blocks; only for packed
   const void* biases;
   const float* bias;  // added to each result; may be null
   Kind kind;
@@ -60,7 +64,7 @@ struct Kernels {
   const char* name;
   // Elements of scratch that `linear` needs per thread.
   int64_t (*linear_scratch)(const Matrix&);
-  // Columns [from, to) of y = x * w^T + bias for `m` rows.
+  // Columns [from, to) of y = x * w^T + bias for `m` rows; `from` is a multiple of `block_cols`.
   void (*linear)(const Matrix&, const float* x, int m, float* y, int64_t y_stride, int from, int to, float* scratch);
   // Row `token` of a matrix.
   void (*row)(const Matrix&, int64_t token, float* out);

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace sf {
 
@@ -18,18 +18,15 @@ class Pool {
     return *pool;
   }
 
-  // Calls task(i) for every i below `count`, on at most `threads` threads. Called from one thread at a time.
+  // Calls task(i) for every i below `count`, on at most `threads` threads. Called from one thread at a time. What a task
+  // throws is thrown here, when no task runs any more; the others may not have been called then.
   void run(int count, int threads, const std::function<void(int)>& task) {
-    const int helpers = (threads < count ? threads : count) - 1;
+    const int helpers = started((threads < count ? threads : count) - 1);
     if (helpers <= 0) {
       for (int i = 0; i < count; i++) task(i);
       return;
     }
-    while (static_cast<int>(threads_.size()) < helpers) {
-      const int number = static_cast<int>(threads_.size());
-      threads_.emplace_back([this, number] { work(number); });
-      threads_.back().detach();
-    }
+    thrown_ = nullptr;
     task_ = &task;
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
@@ -43,11 +40,31 @@ class Pool {
     take();
     for (int spins = 0; working_.load(std::memory_order_acquire) > 0; spins++)
       if (spins > 2000) std::this_thread::yield();
+    if (thrown_) std::rethrow_exception(thrown_);
   }
 
  private:
-  void take() {
-    for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*task_)(i);
+  // So many threads, or those that there are where the system gives no more.
+  int started(int wanted) {
+    while (threads_ < wanted) {
+      try {
+        std::thread([this, number = threads_] { work(number); }).detach();
+      } catch (const std::exception&) {
+        break;
+      }
+      threads_++;
+    }
+    return wanted < threads_ ? wanted : threads_;
+  }
+
+  void take() noexcept {
+    try {
+      for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*task_)(i);
+    } catch (...) {
+      next_.store(count_);
+      std::lock_guard<std::mutex> lock(mutex_);
+      thrown_ = std::current_exception();
+    }
   }
 
   void work(int number) {
@@ -72,12 +89,13 @@ class Pool {
   }
 
   static constexpr int awake_spins = 4000;
-  std::vector<std::thread> threads_;
+  int threads_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<uint64_t> round_{0};
   int helpers_ = 0;
   const std::function<void(int)>* task_ = nullptr;
+  std::exception_ptr thrown_;
   int count_ = 0;
   std::atomic<int> next_{0};
   std::atomic<int> working_{0};

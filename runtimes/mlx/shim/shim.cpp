@@ -2,8 +2,10 @@
 #include "shim.h"
 
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -79,6 +81,24 @@ sf::Kind kind_of(const mx::array& array) {
 using Task = std::function<void()>;
 using Bind = std::function<Task(const std::vector<mx::array>&, mx::array&)>;
 
+// What a kernel threw. MLX's thread would end the process with it; `sf_mlx_eval` throws it again.
+std::mutex thrown_mutex;
+std::exception_ptr thrown;
+
+void keep_thrown() noexcept {
+  std::lock_guard<std::mutex> lock(thrown_mutex);
+  if (!thrown) thrown = std::current_exception();
+}
+
+void throw_kept() {
+  std::exception_ptr kept;
+  {
+    std::lock_guard<std::mutex> lock(thrown_mutex);
+    std::swap(kept, thrown);
+  }
+  if (kept) std::rethrow_exception(kept);
+}
+
 // A node that runs a kernel of ours on MLX's CPU stream. `bind` is called when all inputs have memory.
 class Node : public mx::UnaryPrimitive {
  public:
@@ -92,7 +112,13 @@ class Node : public mx::UnaryPrimitive {
     }
     out.set_data(mx::allocator::malloc(out.nbytes()));
     encoder.set_output_array(out);
-    encoder.dispatch(bind_(inputs, out));
+    encoder.dispatch([task = bind_(inputs, out)]() mutable noexcept {
+      try {
+        task();
+      } catch (...) {
+        keep_thrown();
+      }
+    });
   }
   void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
     throw std::runtime_error("this node computes on the CPU only");
@@ -138,6 +164,7 @@ struct Bound {
 Bound bound(const sf_matrix& from, std::vector<mx::array>& inputs) {
   const auto& weight = ref(from.weight);
   const bool packed = from.scales != nullptr;
+  const int blocks = (from.rows + sf::block_cols - 1) / sf::block_cols;
   Bound out{{}, inputs.size(), from.bias != nullptr};
   out.matrix.bits = from.bits;
   out.matrix.group = from.group;
@@ -149,15 +176,15 @@ Bound bound(const sf_matrix& from, std::vector<mx::array>& inputs) {
     const auto &scales = ref(from.scales), &biases = ref(from.biases);
     out.matrix.scale_kind = kind_of(scales);
     require(scales.dtype() == biases.dtype(), "scales and biases differ in type");
-    require(from.group > 0 && from.cols % from.group == 0 && from.group % 8 == 0, "a row is no whole groups");
+    require(from.group > 0 && from.cols % from.group == 0 && from.group % 32 == 0, "a row is no whole groups");
     require(weight.dtype() == mx::uint32, "packed elements are words");
-    require(weight.shape() == mx::Shape({from.rows, from.cols / 32 * from.bits}), "a packed matrix has another shape");
-    require(scales.shape() == mx::Shape({from.rows, from.cols / from.group}), "scales have another shape");
+    require(weight.shape() == mx::Shape({blocks, from.cols / 32 * from.bits, sf::block_cols}), "a packed matrix has another shape");
+    require(scales.shape() == mx::Shape({blocks, from.cols / from.group, sf::block_cols}), "scales have another shape");
     require(biases.shape() == scales.shape(), "biases have another shape than scales");
     inputs.push_back(scales);
     inputs.push_back(biases);
   } else {
-    require(weight.shape() == mx::Shape({from.rows, from.cols}), "a matrix has another shape");
+    require(weight.shape() == mx::Shape({blocks, from.cols, sf::block_cols}), "a matrix has another shape");
   }
   if (from.bias) {
     require(ref(from.bias).dtype() == mx::float32 && ref(from.bias).shape() == mx::Shape({from.rows}), "a bias has another shape");
@@ -201,6 +228,27 @@ int sf_mlx_new(const int32_t* shape, int32_t dims, int32_t dtype, sf_array** out
     for (auto size : sizes) bytes *= static_cast<size_t>(size);
     mx::array array(mx::allocator::malloc(bytes), sizes, dtype_of(dtype));
     *data = array.data<void>();
+    give(std::move(array), out);
+  });
+}
+
+int sf_mlx_side_by_side(const sf_array* from, sf_array** out) {
+  return guard([&] {
+    const auto& rows = ref(from);
+    require(rows.ndim() == 2 && rows.is_available() && rows.flags().row_contiguous, "rows of a matrix are asked for");
+    const int64_t count = rows.shape(0), length = rows.shape(1), blocks = (count + sf::block_cols - 1) / sf::block_cols;
+    mx::Shape shape{static_cast<int>(blocks), static_cast<int>(length), sf::block_cols};
+    mx::array array(mx::allocator::malloc(blocks * length * sf::block_cols * rows.itemsize()), shape, rows.dtype());
+    auto move = [&](const auto* in, auto* to) {
+      for (int64_t row = 0; row < blocks * sf::block_cols; row++) {
+        auto* column = to + row / sf::block_cols * length * sf::block_cols + row % sf::block_cols;
+        for (int64_t k = 0; k < length; k++) column[k * sf::block_cols] = row < count ? in[row * length + k] : 0;
+      }
+    };
+    if (rows.itemsize() == 4)
+      move(rows.data<uint32_t>(), array.data<uint32_t>());
+    else
+      move(rows.data<uint16_t>(), array.data<uint16_t>());
     give(std::move(array), out);
   });
 }
@@ -378,7 +426,16 @@ int sf_mlx_squash(const sf_array* x, float cap, sf_array** out) {
 }
 
 int sf_mlx_eval(const sf_array* array) {
-  return guard([&] { mx::eval(std::vector<mx::array>{ref(array)}); });
+  return guard([&] {
+    try {
+      mx::eval(std::vector<mx::array>{ref(array)});
+    } catch (...) {
+      // Kernels that were on their way still read and write what the caller is about to give back.
+      mx::synchronize();
+      keep_thrown();
+    }
+    throw_kept();
+  });
 }
 
 int sf_mlx_floats(const sf_array* array, const float** out, size_t* count) {

@@ -15,7 +15,8 @@ typedef struct sf_array sf_array;
 enum { SF_MLX_OK = 0, SF_MLX_ARGUMENT = 1, SF_MLX_MEMORY = 2, SF_MLX_FAILED = 3 };
 enum { SF_MLX_F32 = 0, SF_MLX_F16 = 1, SF_MLX_BF16 = 2, SF_MLX_U32 = 3 };
 
-// A matrix [rows, cols]; scales and biases are null when it is plain, bias [rows] may be.
+// A matrix [rows, cols] of arrays that `sf_mlx_side_by_side` made; scales and biases are null when it is plain, bias [rows]
+// may be, and is as it was.
 typedef struct sf_matrix {
   const sf_array *weight;
   const sf_array *scales;
@@ -70,6 +71,8 @@ void sf_mlx_memory(size_t out[3]);
 // A new array; `data` gets its memory, which is not initialised.
 int sf_mlx_new(const int32_t *shape, int32_t dims, int32_t dtype, sf_array **out, void **data);
 void sf_mlx_free(sf_array *array);
+// The rows of a matrix in blocks, as the kernels read them: [rows, n] becomes [ceil(rows / 16), n, 16].
+int sf_mlx_side_by_side(const sf_array *rows, sf_array **out);
 // Rows of a matrix as floats, times `factor`.
 int sf_mlx_embed(const sf_matrix *matrix, const uint32_t *tokens, int32_t count, float factor, sf_array **out);
 // x times each matrix, side by side.

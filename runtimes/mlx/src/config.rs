@@ -185,6 +185,13 @@ impl Config {
         2 * self.kv_heads * self.head_dim
     }
 
+    /// Settles what depends on the window that a model is opened with.
+    pub fn extend_to(&mut self, window: u32) {
+        for rope in [&mut self.rope, &mut self.rope_window] {
+            *rope = rope.clone().within(window);
+        }
+    }
+
     /// How heads are turned in a layer.
     pub fn rope_of(&self, layer: u32) -> &Rope {
         match self.windows[layer as usize] {

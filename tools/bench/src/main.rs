@@ -1,4 +1,4 @@
-//! Benchmarks: what the host costs on top of an engine, and how it compares with llama.cpp's own server.
+//! Benchmarks: what the host costs on top of an engine, and how it compares with the engines' own servers.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod client;
@@ -6,6 +6,7 @@ mod error;
 mod grammar;
 mod http;
 mod link;
+mod mlx;
 mod peer;
 mod prompts;
 mod round;
@@ -26,6 +27,7 @@ commands
   serve     every serving figure, superfluid beside llama.cpp's own server, in one run of alternating rounds
   versus    serve --only process,throughput
   link      step round trip against a no-op runtime, in-process and through the worker
+  mlx       the MLX runtime beside mlx_lm.server and llamacpp, on the same weights
   grammar   compiling schemas and sets of tools for SmolLM2's vocabulary
   peer      fetch and build llama.cpp's own server and batched bench only (serve does it when needed)
   list      what the scenarios of serve play
@@ -41,7 +43,11 @@ options of serve
   --bin-dir DIR             folder of superfluid and superfluid-workerd (default: beside this program)
   --peer FILE               an existing llama-server, with llama-batched-bench beside it
   --no-peer                 superfluid alone
-options of serve, versus, link and grammar
+options of mlx
+  --only A,B                some of decode, clients, prefill, churn, reload
+  --rounds N, --threads N, --quick, --bin-dir DIR   as above
+  --openblas FILE           libopenblas.so for mlx_lm.server's f32 (default: where Debian's libopenblas0-pthread has it)
+options of serve, versus, mlx, link and grammar
   --json FILE               write all figures, raw ones too
 
 A full run of serve is planned for less than 25 minutes on 2 CPUs with SmolLM2: every scenario has an allowance of
@@ -83,6 +89,7 @@ fn command_named(command: &str, args: Vec<String>) -> Result<(), BenchError> {
             let only = ["--only", "process,throughput"].map(str::to_owned);
             serve::run(serve::parse(only.into_iter().chain(args))?)
         }
+        "mlx" => mlx::run(&mlx::parse(args.into_iter())?),
         "link" => link::run(json_option(&args)?),
         "grammar" => grammar::run(json_option(&args)?),
         "peer" => peer::server_binary(None).map(|path| println!("{}", path.display())),

@@ -22,6 +22,11 @@ pub(crate) fn tree_rss_bytes(pid: u32) -> u64 {
     children(pid).into_iter().chain([pid]).map(|pid| status_kib(pid, "VmRSS:") * 1024).sum()
 }
 
+/// Threads of a process.
+pub(crate) fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
 /// CPU time of a process and its children in seconds.
 pub(crate) fn tree_cpu_seconds(pid: u32) -> f64 {
     children(pid).into_iter().chain([pid]).map(cpu_seconds).sum()

@@ -124,8 +124,14 @@ impl Array {
         })
     }
 
+    /// The rows of a matrix as the kernels read them.
+    pub(super) fn side_by_side(&self) -> Result<Array, Fault> {
+        // SAFETY: a live array, here and below.
+        made("weights", |out| unsafe { sys::sf_mlx_side_by_side(self.raw(), out) })
+    }
+
     pub(super) fn norm(&self, weight: &Array, eps: f32) -> Result<Array, Fault> {
-        // SAFETY: live arrays, here and below.
+        // SAFETY: as above.
         made("norm", |out| unsafe { sys::sf_mlx_norm(self.raw(), weight.raw(), eps, out) })
     }
 

@@ -49,9 +49,10 @@ pub struct MlxModel {
 impl MlxModel {
     pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
         let params = Params::read(request.options())?;
-        let checked = Checked::open(request.paths()[0])?;
+        let mut checked = Checked::open(request.paths()[0])?;
         let trained = checked.config.ctx_trained;
         let ctx_max = params.ctx_max(trained);
+        checked.config.extend_to(ctx_max);
         if trained > 0 && ctx_max > trained {
             let words = format!("a window of {ctx_max} positions, the model was trained for {trained}");
             log(Level::Warn, &words);

@@ -72,6 +72,7 @@ unsafe extern "C" {
         data: *mut *mut c_void,
     ) -> i32;
     pub(super) fn sf_mlx_free(array: *mut RawArray);
+    pub(super) fn sf_mlx_side_by_side(rows: *const RawArray, out: *mut *mut RawArray) -> i32;
     pub(super) fn sf_mlx_embed(
         matrix: *const RawMatrix,
         tokens: *const u32,

@@ -105,7 +105,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A tensor as it is stored.
+    /// A matrix's tensor, its elements as they are stored.
     fn stored(&self, place: &Place) -> Result<Array, Fault> {
         let tensor = &place.tensor;
         let dtype = match tensor.dtype {
@@ -118,7 +118,9 @@ impl Reader<'_> {
                 return Err(Fault::new(Code::Internal, words));
             }
         };
-        Array::filled(&tensor.shape, dtype, tensor.bytes, |mut room| self.read(place, room.bytes()))
+        let rows =
+            Array::filled(&tensor.shape, dtype, tensor.bytes, |mut room| self.read(place, room.bytes()))?;
+        rows.side_by_side()
     }
 
     fn norm(&self, place: &Place) -> Result<Array, Fault> {

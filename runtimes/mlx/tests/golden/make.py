@@ -22,6 +22,9 @@ PLAIN = dict(hidden_size=64, num_hidden_layers=2, intermediate_size=96, num_atte
              rms_norm_eps=1e-5, vocab_size=64, max_position_embeddings=128, rope_theta=10000.0, tie_word_embeddings=False)
 GEMMA = dict(PLAIN, head_dim=32, query_pre_attn_scalar=24, hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+LONG = dict(type="longrope", short_factor=[1.0 + 0.25 * pair for pair in range(6)],
+            long_factor=[1.5 + pair for pair in range(6)])
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=0.5)
 
 
 def quantized(group, bits, **more):
@@ -50,6 +53,9 @@ CASES = {
     "qwen3": ("qwen3", "F32", dict(PLAIN, model_type="qwen3", head_dim=24)),
     "phi3": ("phi3", "F32", dict(PLAIN, model_type="phi3", sliding_window=None)),
     "phi3_partial": ("phi3", "F32", dict(PLAIN, model_type="phi3", partial_rotary_factor=0.5)),
+    "phi3_longrope": ("phi3", "F32", dict(PLAIN, model_type="phi3", partial_rotary_factor=0.75, rope_scaling=LONG,
+                                          original_max_position_embeddings=32)),
+    "qwen3_yarn": ("qwen3", "F32", dict(PLAIN, model_type="qwen3", head_dim=24, rope_scaling=YARN)),
     "gemma2": ("gemma2", "F32", dict(GEMMA, model_type="gemma2", attn_logit_softcapping=5.0, final_logit_softcapping=3.0,
                                      sliding_window=64)),
     "gemma3": ("gemma3_text", "F32", dict(GEMMA, model_type="gemma3_text", num_hidden_layers=3, sliding_window=5,

@@ -44,7 +44,7 @@ fn a_config_that_is_not_computed_is_refused_by_its_key() {
     check(json!({"model_type": "mamba"}), "model_type", "is mamba; this runtime computes llama, mistral");
     check(json!({"model_type": null}), "model_type", "is missing");
     check(json!({"hidden_act": "relu2"}), "hidden_act", "relu2");
-    check(json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "rope_scaling", "yarn");
+    check(json!({"rope_scaling": {"type": "dynamic", "factor": 4.0}}), "rope_scaling", "dynamic");
     check(json!({"rope_scaling": {"type": "linear"}}), "rope_scaling.factor", "is missing");
     check(json!({"partial_rotary_factor": 1.5}), "partial_rotary_factor", "at most 1");
     check(json!({"num_key_value_heads": 3}), "num_key_value_heads", "does not divide 4");

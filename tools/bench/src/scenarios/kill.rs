@@ -236,7 +236,7 @@ fn disturb(
 }
 
 /// When the worker was killed.
-fn kill_worker(server: &Server) -> Result<Instant, BenchError> {
+pub(crate) fn kill_worker(server: &Server) -> Result<Instant, BenchError> {
     let begun = Instant::now();
     loop {
         let worker = server.workers().first().and_then(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));

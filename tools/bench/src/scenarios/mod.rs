@@ -17,6 +17,8 @@ mod vanish;
 
 use crate::serve::Scenario;
 
+pub(crate) use kill::kill_worker;
+
 /// In the order in which they run.
 pub(crate) const ALL: &[Scenario] = &[
     process::SCENARIO,

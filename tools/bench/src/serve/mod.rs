@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::{scenarios, sysinfo};
 
-pub(crate) use options::{ServeOptions, parse};
-pub(crate) use stage::{Pace, Setup, Stage};
-pub(crate) use table::{wrapped, write_json};
+pub(crate) use options::{ServeOptions, number, parse};
+pub(crate) use stage::{Pace, Setup, Stage, order};
+pub(crate) use table::{print_scenario, wrapped, write_json};
 pub(crate) use verdict::{Row, Target, Verdict, short};
 
 /// One thing to show.
@@ -113,7 +113,7 @@ pub(crate) fn run(options: ServeOptions) -> Result<(), BenchError> {
         let scenario = scenario.expect("names were checked when they were read");
         stage.bar.set_prefix(format!("{}/{} {name}", index + 1, only.len()));
         let result = play(scenario, &stage);
-        stage.bar.suspend(|| table::print_scenario(&result));
+        stage.bar.suspend(|| print_scenario(&result));
         played.push(result);
     }
     stage.bar.finish_and_clear();

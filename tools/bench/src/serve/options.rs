@@ -100,7 +100,8 @@ fn names(value: &str) -> Result<Vec<&'static str>, BenchError> {
     value.split(',').map(find).collect()
 }
 
-fn number(flag: &str, value: &str) -> Result<usize, BenchError> {
+/// A whole number above 0.
+pub(crate) fn number(flag: &str, value: &str) -> Result<usize, BenchError> {
     match value.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(BenchError::Usage(format!("{flag} takes whole numbers above 0, not {value:?}"))),

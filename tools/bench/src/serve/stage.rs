@@ -222,7 +222,8 @@ fn is_chat_model(model: &Path) -> bool {
     name.split(['-', '_', '.']).any(|part| matches!(part, "instruct" | "it" | "chat"))
 }
 
-fn order(round: usize, sides: usize) -> Vec<usize> {
+/// Forwards in even rounds, backwards in odd ones.
+pub(crate) fn order(round: usize, sides: usize) -> Vec<usize> {
     if round.is_multiple_of(2) { (0..sides).collect() } else { (0..sides).rev().collect() }
 }
 
