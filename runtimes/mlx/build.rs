@@ -39,7 +39,8 @@ fn compile(include: &Path) {
     let mut build = plain();
     // As a system's header: its warnings are not ours.
     build.flag("-isystem").flag(include.to_str().expect("a path of UTF-8"));
-    build.file("shim/shim.cpp").file("shim/choose.cpp").opt_level(2).compile("sf_mlx_shim");
+    build.file("shim/shim.cpp").file("shim/builtin.cpp").file("shim/choose.cpp");
+    build.opt_level(2).compile("sf_mlx_shim");
 }
 
 fn plain() -> cc::Build {
@@ -55,19 +56,23 @@ fn plain() -> cc::Build {
 /// the loader's path.
 fn link(prefix: &Path) {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    for part in ["mlx", "mlx_cpu.libs"] {
+    let entries = std::fs::read_dir(prefix).unwrap_or_else(|error| panic!("{}: {error}", prefix.display()));
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let parts: Vec<String> = names.filter(|name| name == "mlx" || name.ends_with(".libs")).collect();
+    for part in &parts {
         let (from, to) = (prefix.join(part), out.join(part));
         let _ = std::fs::remove_file(&to);
-        if from.exists() {
-            std::os::unix::fs::symlink(&from, &to)
-                .unwrap_or_else(|error| panic!("{}: {error}", to.display()));
-        }
+        std::os::unix::fs::symlink(&from, &to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
     }
     println!("cargo:rustc-link-search=native={}", out.join("mlx/lib").display());
     println!("cargo:rustc-link-lib=dylib=mlx");
     match std::env::var("CARGO_CFG_TARGET_OS").as_deref() {
         Ok("linux") => {
-            println!("cargo:rustc-link-arg=-Wl,-rpath-link,{}", out.join("mlx_cpu.libs").display());
+            for libs in parts.iter().filter(|part| part.ends_with(".libs")) {
+                println!("cargo:rustc-link-arg=-Wl,-rpath-link,{}", out.join(libs).display());
+            }
+            // What a GPU's build loads besides is on the user's machine, not where this is linked.
+            println!("cargo:rustc-link-arg-cdylib=-Wl,--allow-shlib-undefined");
             println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,$ORIGIN/mlx/lib,-z,now");
         }
         _ => println!("cargo:rustc-link-arg-cdylib=-Wl,-rpath,@loader_path/mlx/lib"),

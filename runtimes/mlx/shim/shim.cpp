@@ -11,13 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "builtin.h"
+#include "common.h"
 #include "kernels.h"
 #include "mlx/backend/cpu/encoder.h"
-#include "mlx/mlx.h"
 #include "mlx/primitives.h"
 #include "pool.h"
-
-namespace mx = mlx::core;
 
 namespace {
 
@@ -46,19 +45,6 @@ int guard(F&& f) noexcept {
     // Not even the words could be kept.
   }
   return code;
-}
-
-const mx::array& ref(const sf_array* array) {
-  if (!array) throw std::invalid_argument("an array is missing");
-  return *reinterpret_cast<const mx::array*>(array);
-}
-
-void give(mx::array&& array, sf_array** out) {
-  *out = reinterpret_cast<sf_array*>(new mx::array(std::move(array)));
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
 }
 
 mx::Dtype dtype_of(int32_t code) {
@@ -203,12 +189,29 @@ extern "C" {
 
 const char* sf_mlx_message(void) { return message.c_str(); }
 const char* sf_mlx_version(void) { return mx::version(); }
-const char* sf_mlx_kernels(void) { return sf::kernels().name; }
-int sf_mlx_use_kernels(const char* name) { return sf::use_kernels(name) ? 1 : 0; }
+const char* sf_mlx_kernels(void) { return sf::builtin::on() ? "builtin" : sf::kernels().name; }
 
-int sf_mlx_start(size_t cache_bytes) {
+int sf_mlx_use_kernels(const char* name) {
+  const bool builtin = std::strcmp(name, "builtin") == 0;
+  if (!builtin && !sf::use_kernels(name)) return 0;
+  sf::builtin::use(builtin);
+  return 1;
+}
+
+int sf_mlx_has_gpu(void) {
+  int has = 0;
+  guard([&] { has = mx::is_available(mx::Device(mx::Device::gpu, 0)) ? 1 : 0; });
+  return has;
+}
+
+int sf_mlx_start(size_t cache_bytes, int32_t gpu) {
   return guard([&] {
-    mx::set_default_device(mx::Device(mx::Device::cpu, 0));
+    static int32_t started = -1;
+    require(started < 0 || started == gpu, "this process computes on another device already");
+    require(!gpu || sf_mlx_has_gpu(), "this build of MLX has no GPU here");
+    started = gpu;
+    if (gpu) sf::builtin::use(true);
+    mx::set_default_device(mx::Device(gpu ? mx::Device::gpu : mx::Device::cpu, 0));
     // It would run a compiler and load what it wrote to /tmp.
     mx::disable_compile();
     mx::set_cache_limit(cache_bytes);
@@ -234,6 +237,7 @@ int sf_mlx_new(const int32_t* shape, int32_t dims, int32_t dtype, sf_array** out
 
 int sf_mlx_side_by_side(const sf_array* from, sf_array** out) {
   return guard([&] {
+    if (sf::builtin::on()) return give(mx::array(ref(from)), out);
     const auto& rows = ref(from);
     require(rows.ndim() == 2 && rows.is_available() && rows.flags().row_contiguous, "rows of a matrix are asked for");
     const int64_t count = rows.shape(0), length = rows.shape(1), blocks = (count + sf::block_cols - 1) / sf::block_cols;
@@ -257,6 +261,7 @@ void sf_mlx_free(sf_array* array) { delete reinterpret_cast<mx::array*>(array); 
 
 int sf_mlx_embed(const sf_matrix* from, const uint32_t* tokens, int32_t count, float factor, sf_array** out) {
   return guard([&] {
+    if (sf::builtin::on()) return give(sf::builtin::embed(*from, tokens, count, factor), out);
     std::vector<mx::array> inputs;
     Bound matrix = bound(*from, inputs);
     std::vector<uint32_t> rows(tokens, tokens + count);
@@ -278,6 +283,7 @@ int sf_mlx_embed(const sf_matrix* from, const uint32_t* tokens, int32_t count, f
 int sf_mlx_linear(const sf_array* x, const sf_matrix* parts, int32_t count, int32_t threads, sf_array** out) {
   return guard([&] {
     require_floats(ref(x), "a row vector is floats");
+    if (sf::builtin::on()) return give(sf::builtin::linear(ref(x), parts, count), out);
     std::vector<mx::array> inputs{ref(x)};
     std::vector<Bound> matrices;
     int width = 0;
@@ -317,6 +323,7 @@ int sf_mlx_norm(const sf_array* x, const sf_array* weight, float eps, sf_array**
     require_floats(ref(x), "a norm is of floats");
     const int rows = ref(x).shape(0), n = ref(x).shape(1);
     require(ref(weight).dtype() == mx::float32 && ref(weight).shape() == mx::Shape({n}), "a norm's weight has another shape");
+    if (sf::builtin::on()) return give(mx::fast::rms_norm(ref(x), ref(weight), eps), out);
     auto bind = [rows, n, eps](const std::vector<mx::array>& in, mx::array& to) -> Task {
       return [rows, n, eps, x = in[0].data<float>(), w = in[1].data<float>(), y = to.data<float>()] {
         for (int64_t r = 0; r < rows; r++) sf::kernels().norm(x + r * n, w, eps, n, y + r * n);
@@ -332,6 +339,7 @@ int sf_mlx_gate(const sf_array* x, int32_t activation, int32_t threads, sf_array
     require(activation >= 0 && activation <= 2, "no such activation");
     const int rows = ref(x).shape(0), n = ref(x).shape(1) / 2;
     const auto act = static_cast<sf::Activation>(activation);
+    if (sf::builtin::on()) return give(sf::builtin::gate(ref(x), act), out);
     auto bind = [rows, n, act, threads](const std::vector<mx::array>& in, mx::array& to) -> Task {
       return [rows, n, act, threads, x = in[0].data<float>(), y = to.data<float>()] {
         sf::Pool::get().run(rows, rows < 4 ? 1 : threads,
@@ -342,9 +350,10 @@ int sf_mlx_gate(const sf_array* x, int32_t activation, int32_t threads, sf_array
   });
 }
 
-int sf_mlx_attend(const sf_attention* from, sf_array** out) {
+int sf_mlx_attend(const sf_attention* from, sf_array** out, sf_array** kv) {
   return guard([&] {
     const sf_attention a = *from;
+    *kv = nullptr;
     require_floats(ref(a.qkv), "attention is of floats");
     require_floats(ref(a.turns), "turns are floats");
     const int rows = ref(a.qkv).shape(0), width = a.heads * a.head_dim, turned = ref(a.turns).shape(1);
@@ -363,6 +372,11 @@ int sf_mlx_attend(const sf_attention* from, sf_array** out) {
       at += run.rows;
     }
     require(at == rows, "runs are not all rows");
+    if (sf::builtin::on()) {
+      auto [attended, fresh] = sf::builtin::attend(a);
+      give(std::move(fresh), kv);
+      return give(std::move(attended), out);
+    }
     std::vector<mx::array> inputs{ref(a.qkv), ref(a.turns)};
     if (a.q_norm) {
       inputs.push_back(ref(a.q_norm));
@@ -408,6 +422,10 @@ int sf_mlx_attend(const sf_attention* from, sf_array** out) {
     };
     give(node("SfAttend", {rows, width}, std::move(inputs), std::move(bind)), out);
   });
+}
+
+int sf_mlx_keep(const sf_attention* attention, const sf_array* kv) {
+  return guard([&] { sf::builtin::keep(*attention, ref(kv)); });
 }
 
 int sf_mlx_add(const sf_array* a, const sf_array* b, sf_array** out) {

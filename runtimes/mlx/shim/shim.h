@@ -61,10 +61,14 @@ const char *sf_mlx_message(void);
 const char *sf_mlx_version(void);
 // Instruction set of the kernels.
 const char *sf_mlx_kernels(void);
-// Other kernels than the best, for tests: 1, or 0 where this CPU does not run them.
+// Other kernels than the best, for tests: 1, or 0 where this CPU does not run them. "builtin" are MLX's own operations, as on
+// a GPU. To be chosen before a model is read.
 int sf_mlx_use_kernels(const char *name);
-// Computes on the CPU, compiles nothing at run time, keeps at most `cache_bytes` of freed memory.
-int sf_mlx_start(size_t cache_bytes);
+// Whether this build of MLX can use a GPU here.
+int sf_mlx_has_gpu(void);
+// Compiles nothing at run time, keeps at most `cache_bytes` of freed memory. On a GPU everything is computed by MLX's own
+// operations; once started, a process stays with its device.
+int sf_mlx_start(size_t cache_bytes, int32_t gpu);
 // Bytes in use, their peak, and freed bytes that are kept.
 void sf_mlx_memory(size_t out[3]);
 
@@ -80,7 +84,10 @@ int sf_mlx_linear(const sf_array *x, const sf_matrix *parts, int32_t count, int3
 int sf_mlx_norm(const sf_array *x, const sf_array *weight, float eps, sf_array **out);
 // act(left half) * right half; `activation`: 0 SiLU, 1 GELU by tanh, 2 GELU.
 int sf_mlx_gate(const sf_array *x, int32_t activation, int32_t threads, sf_array **out);
-int sf_mlx_attend(const sf_attention *attention, sf_array **out);
+// With MLX's own operations `kv` becomes the new keys and values, to be kept when they are evaluated; else it stays null.
+int sf_mlx_attend(const sf_attention *attention, sf_array **out, sf_array **kv);
+// Writes new keys and values to the pages that they belong to.
+int sf_mlx_keep(const sf_attention *attention, const sf_array *kv);
 int sf_mlx_add(const sf_array *a, const sf_array *b, sf_array **out);
 // Rows of x.
 int sf_mlx_select(const sf_array *x, const uint32_t *rows, int32_t count, sf_array **out);

@@ -16,6 +16,10 @@ pub(crate) fn device_name() -> String {
     "none".to_owned()
 }
 
+pub(crate) fn gpu_name() -> Option<String> {
+    None
+}
+
 impl MlxModel {
     pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
         // A wrong option or model is named first: it would be wrong with MLX too.

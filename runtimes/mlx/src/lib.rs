@@ -45,8 +45,10 @@ use layout::Layout;
 /// The descriptor: canonical JSON, the same bytes as in the library's section and in `runtime.json`.
 pub const DESCRIPTOR: &str = include_str!("../descriptor.json");
 
-/// The only device of a build for CPUs.
+/// What every build computes on.
 const CPU: &str = "cpu:0";
+/// The first GPU that MLX finds, in builds that have one.
+const GPU: &str = "gpu:0";
 
 /// A model directory whose configuration and headers are read and fit each other.
 #[derive(Debug)]
@@ -110,12 +112,17 @@ impl Runtime for Mlx {
         Ok(ProbeAnswer {
             available: reason.is_none(),
             reason,
-            devices: vec![Device {
-                id: CPU.to_owned(),
-                name: engine::device_name(),
-                backend: "cpu".to_owned(),
-                memory_total: estimate::memory_total().unwrap_or(0),
-            }],
+            devices: [(CPU, "cpu", Some(engine::device_name())), (GPU, "gpu", engine::gpu_name())]
+                .into_iter()
+                .filter_map(|(id, backend, name)| {
+                    Some(Device {
+                        id: id.to_owned(),
+                        name: name?,
+                        backend: backend.to_owned(),
+                        memory_total: estimate::memory_total().unwrap_or(0),
+                    })
+                })
+                .collect(),
         })
     }
 
@@ -136,12 +143,23 @@ impl Runtime for Mlx {
 }
 
 fn check_devices(request: &OpenRequest<'_>) -> Result<(), Fault> {
-    match request.devices().iter().find(|&&device| device != CPU) {
-        Some(device) => {
-            let words = format!("there is no device {device}, this build has {CPU}");
-            Err(Fault::new(Code::NotFound, words).field("devices"))
+    let refused = |words: String| Err(Fault::new(Code::NotFound, words).field("devices"));
+    for &device in request.devices() {
+        match device {
+            CPU => {}
+            GPU if engine::gpu_name().is_some() => {}
+            GPU => {
+                return refused(format!(
+                    "there is no device {GPU}: the MLX that this build uses computes on the {CPU}, or finds no GPU here; \
+                     builds for Metal and CUDA have one"
+                ));
+            }
+            other => return refused(format!("there is no device {other}, this build knows {CPU} and {GPU}")),
         }
-        None => Ok(()),
+    }
+    match request.devices() {
+        [_, _, ..] => refused(format!("a model is computed on one device, {CPU} or {GPU}, not on several")),
+        _ => Ok(()),
     }
 }
 

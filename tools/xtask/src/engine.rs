@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) which: Which,
     /// For any machine of this architecture instead of for this very one.
     pub(crate) portable: bool,
+    /// With the MLX that uses NVIDIA's GPUs.
+    pub(crate) cuda: bool,
     /// `debug`, `release`: which of our target directories get the runtime.
     pub(crate) profiles: Vec<&'static str>,
     /// Only say where the engine is built.
@@ -57,13 +59,15 @@ impl Options {
     /// Reads the arguments of `cargo xtask engine`.
     pub(crate) fn parse(args: &[&str]) -> Result<Self, TaskError> {
         let profiles = vec!["debug", "release"];
-        let mut options = Self { which: Which::LlamaCpp, portable: false, profiles, only_where: false };
+        let which = Which::LlamaCpp;
+        let mut options = Self { which, portable: false, cuda: false, profiles, only_where: false };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match *arg {
                 "llamacpp" => options.which = Which::LlamaCpp,
                 "mlx" => options.which = Which::Mlx,
                 "--portable" => options.portable = true,
+                "--cuda" => options.cuda = true,
                 "--where" => options.only_where = true,
                 "--profile" => {
                     options.profiles = match args.next() {
@@ -84,12 +88,16 @@ impl Options {
             let words = "the MLX runtime chooses its kernels when it is loaded: it is portable as it is";
             return Err(TaskError::Usage(words.into()));
         }
+        if options.which == Which::LlamaCpp && options.cuda {
+            let words = "llama.cpp is built for the CPU so far: --cuda is for engine mlx";
+            return Err(TaskError::Usage(words.into()));
+        }
         Ok(options)
     }
 
     /// For this machine, beside the binaries of one profile.
     pub(crate) fn native(which: Which, profile: &'static str) -> Self {
-        Self { which, portable: false, profiles: vec![profile], only_where: false }
+        Self { which, portable: false, cuda: false, profiles: vec![profile], only_where: false }
     }
 }
 
@@ -375,7 +383,9 @@ mod tests {
             (Which::LlamaCpp, true, vec!["release"])
         );
         assert_eq!(read(&["mlx", "--profile", "dev"]).unwrap(), (Which::Mlx, false, vec!["debug"]));
-        for wrong in [&["--fast"][..], &["--profile"], &["--profile", "bench"], &["mlx", "--portable"]] {
+        for wrong in
+            [&["--fast"][..], &["--profile"], &["--profile", "bench"], &["mlx", "--portable"], &["--cuda"]]
+        {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -92,12 +92,13 @@ pub(crate) fn run(names: &[&str]) -> Result<(), TaskError> {
     let dir = models_dir()?;
     fs::create_dir_all(&dir).map_err(TaskError::io(&dir))?;
     for name in if names.is_empty() { DEFAULT } else { names } {
-        if *name == "mlx" {
-            mlx::fetch()?;
+        if matches!(*name, "mlx" | "mlx-cuda") {
+            mlx::fetch(*name == "mlx-cuda")?;
             continue;
         }
         let source = SOURCES.iter().find(|source| source.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = SOURCES.iter().map(|source| source.name).chain(["mlx"]).collect();
+            let known: Vec<&str> =
+                SOURCES.iter().map(|source| source.name).chain(["mlx", "mlx-cuda"]).collect();
             TaskError::Usage(format!("fetch knows {}, not {name}", known.join(", ")))
         })?;
         fetch(source, &dir)?;

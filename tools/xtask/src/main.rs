@@ -33,11 +33,12 @@ cargo xtask <command>
   check              format, lints, tidy rules, tests and doc tests, with what is there
   tidy               the repository's own rules only
   setup              install missing system packages and cargo-nextest
-  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3); mlx: MLX itself
+  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3); mlx, mlx-cuda: MLX itself
   engine [llamacpp] [--portable] [--profile debug|release] [--where]
                      build the llama.cpp runtime into the engine cache and place it beside our binaries
-  engine mlx [--profile debug|release] [--where]
-                     build the MLX runtime against the fetched MLX and place both beside our binaries
+  engine mlx [--cuda] [--profile debug|release] [--where]
+                     build the MLX runtime against the fetched MLX and place both beside our binaries: the one for the
+                     CPU on Linux, for Metal on macOS, with --cuda for NVIDIA's GPUs
   throughput MODEL [key=number]...
                      how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
   fuzz [TARGET]... [--seconds N] [--keep] [--sanitizer address|none]

@@ -15,10 +15,12 @@ const VERSION: &str = "0.32.4";
 /// Names the unpacked build to the crate's build script.
 const VARIABLE: &str = "SUPERFLUID_MLX";
 
-/// A published build by platform. A GPU's build has the same layout; it joins this table with the runtime's GPU nodes.
+/// A published build by platform. All have the same layout.
 struct Build {
     os: &'static str,
     arch: &'static str,
+    /// For NVIDIA's GPUs, instead of the usual one.
+    cuda: bool,
     package: &'static str,
     sha256: &'static str,
     /// Folders of libraries that the runtime needs beside it.
@@ -29,6 +31,7 @@ const BUILDS: &[Build] = &[
     Build {
         os: "linux",
         arch: "x86_64",
+        cuda: false,
         package: "mlx-cpu",
         sha256: "0e0a24fa2ce8b6b94d2e6a90604e8813aa8e29fcb918bb2aa01cfb6d133d8cee",
         libraries: &["mlx/lib", "mlx_cpu.libs"],
@@ -36,25 +39,50 @@ const BUILDS: &[Build] = &[
     Build {
         os: "linux",
         arch: "aarch64",
+        cuda: false,
         package: "mlx-cpu",
         sha256: "1289e85e64af1fd16380bf331438bfe4afe875d27afc3e0bcf35f427c488fadd",
         libraries: &["mlx/lib", "mlx_cpu.libs"],
+    },
+    Build {
+        os: "linux",
+        arch: "x86_64",
+        cuda: true,
+        package: "mlx-cuda-12",
+        sha256: "f385c7af7c1f63a9d6ce3e442e1c9ba881c881bcb45c6534ff8155b359da47e5",
+        libraries: &["mlx/lib", "mlx_cuda_12.libs"],
+    },
+    // Metal. The one for macOS 14 runs on later ones too.
+    Build {
+        os: "macos",
+        arch: "aarch64",
+        cuda: false,
+        package: "mlx-metal",
+        sha256: "8019b2db622599267d66cc168b2f0dbf5af929790a6c3b3913e00eabc42a7947",
+        libraries: &["mlx/lib"],
     },
 ];
 
 /// What else lies in the folder of libraries, and under which terms.
 const NOTICE: &str = "\
-The libraries in mlx/ and mlx_cpu.libs/ are those of the Python package mlx-cpu, unchanged.
+The libraries here are those of the Python package mlx-cpu, mlx-cuda-12 or mlx-metal, unchanged.
 
-mlx/lib/libmlx           MLX, Apple Inc., MIT licence: MLX-LICENSE
-mlx_cpu.libs/libblas     Reference BLAS, netlib.org, free to use, its authors ask for credit: https://www.netlib.org/blas/faq.html
-mlx_cpu.libs/liblapack   Reference LAPACK, netlib.org, modified BSD licence: https://www.netlib.org/lapack/LICENSE.txt
-mlx_cpu.libs/libgfortran GCC runtime library, GPL 3 with the GCC Runtime Library Exception 3.1: https://gcc.gnu.org/onlinedocs/libstdc++/manual/license.html
-mlx_cpu.libs/libquadmath GCC quad-precision library, LGPL 2.1 or later: https://gcc.gnu.org/onlinedocs/libquadmath/
+mlx/lib            MLX, Apple Inc., MIT licence: MLX-LICENSE
+*.libs/libblas     Reference BLAS, netlib.org, free to use, its authors ask for credit: https://www.netlib.org/blas/faq.html
+*.libs/liblapack   Reference LAPACK, netlib.org, modified BSD licence: https://www.netlib.org/lapack/LICENSE.txt
+*.libs/libgfortran GCC runtime library, GPL 3 with the GCC Runtime Library Exception 3.1: https://gcc.gnu.org/onlinedocs/libstdc++/manual/license.html
+*.libs/libquadmath GCC quad-precision library, LGPL 2.1 or later: https://gcc.gnu.org/onlinedocs/libquadmath/
 ";
 
-fn build() -> Option<&'static Build> {
-    BUILDS.iter().find(|build| build.os == std::env::consts::OS && build.arch == std::env::consts::ARCH)
+/// What a build for NVIDIA's GPUs loads besides, as Python packages: its own licence forbids us to pass them on.
+const NVIDIA: &str = "nvidia-cublas-cu12==12.9.* nvidia-cudnn-cu12==9.* nvidia-cufft-cu12==11.4.* nvidia-cusolver-cu12==11.7.* \
+                      nvidia-cuda-nvrtc-cu12==12.9.* nvidia-nccl-cu12";
+
+fn build(cuda: bool) -> Result<&'static Build, TaskError> {
+    let is_here = |build: &&Build| {
+        (build.os, build.arch, build.cuda) == (std::env::consts::OS, std::env::consts::ARCH, cuda)
+    };
+    BUILDS.iter().find(is_here).ok_or_else(|| TaskError::Broken(no_build(cuda)))
 }
 
 fn folder(build: &Build) -> Result<PathBuf, TaskError> {
@@ -62,32 +90,33 @@ fn folder(build: &Build) -> Result<PathBuf, TaskError> {
     Ok(tree::cache("SUPERFLUID_MLX_BUILDS", "mlx")?.join(name))
 }
 
-/// The fetched build, if there is one.
-fn fetched() -> Result<Option<PathBuf>, TaskError> {
-    let Some(build) = build() else { return Ok(None) };
-    Ok(Some(folder(build)?).filter(|folder| folder.join("mlx/include/mlx/mlx.h").is_file()))
+/// Whether a build was fetched.
+fn is_fetched(folder: &Path) -> bool {
+    folder.join("mlx/include/mlx/mlx.h").is_file()
 }
 
 /// For this platform, or a message that there is none.
 pub(crate) fn fetch_if_there_is_one() -> Result<(), TaskError> {
-    match build() {
-        Some(_) => fetch(),
-        None => {
-            eprintln!("{}", no_build());
+    match build(false) {
+        Ok(_) => fetch(false),
+        Err(error) => {
+            eprintln!("{error}");
             Ok(())
         }
     }
 }
 
-fn no_build() -> String {
-    format!("there is no pinned MLX build for {} on {}", std::env::consts::OS, std::env::consts::ARCH)
+fn no_build(cuda: bool) -> String {
+    let gpu = if cuda { " with CUDA" } else { "" };
+    let [os, arch] = [std::env::consts::OS, std::env::consts::ARCH];
+    format!("there is no pinned MLX build{gpu} for {os} on {arch}")
 }
 
 /// Puts MLX into its cache; a present one is left as it is, since it was checked when it was unpacked.
-pub(crate) fn fetch() -> Result<(), TaskError> {
-    let build = build().ok_or_else(|| TaskError::Broken(no_build()))?;
+pub(crate) fn fetch(cuda: bool) -> Result<(), TaskError> {
+    let build = build(cuda)?;
     let to = folder(build)?;
-    if fetched()?.is_some() {
+    if is_fetched(&to) {
         eprintln!("{} is there", to.display());
         return Ok(());
     }
@@ -112,13 +141,13 @@ pub(crate) fn fetch() -> Result<(), TaskError> {
 
 /// Builds the runtime and places it, with the libraries it needs, in each profile's folder.
 pub(crate) fn engine(tree: &Tree, options: &Options) -> Result<(), TaskError> {
-    let build = build().ok_or_else(|| TaskError::Broken(no_build()))?;
+    let build = build(options.cuda)?;
     let mlx = folder(build)?;
     if options.only_where {
         println!("{}", mlx.display());
         return Ok(());
     }
-    fetch()?;
+    fetch(options.cuda)?;
     let args = ["build", "--release", "--locked", "--lib", "-p", PACKAGE];
     shell::run(cargo(tree, &mlx).args(args))?;
     let name = format!("{}superfluid_mlx{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
@@ -128,7 +157,13 @@ pub(crate) fn engine(tree: &Tree, options: &Options) -> Result<(), TaskError> {
         for part in build.libraries {
             copy_all(&mlx.join(part), &to.join(part))?;
         }
-        place_licences(&mlx, &to.join("licenses"))?;
+        place_licences(build, &mlx, &to.join("licenses"))?;
+        if build.cuda {
+            eprintln!(
+                "it loads NVIDIA's libraries beside it:\n  pip install --target {} {NVIDIA}",
+                to.display()
+            );
+        }
     }
     Ok(())
 }
@@ -137,7 +172,8 @@ pub(crate) fn engine(tree: &Tree, options: &Options) -> Result<(), TaskError> {
 pub(crate) fn check(tree: &Tree) -> Result<(), TaskError> {
     let lints = ["clippy", "--locked", "-p", PACKAGE, "--all-targets", "--", "-D", "warnings"];
     let tests = ["nextest", "run", "--locked", "--no-fail-fast", "-p", PACKAGE];
-    match fetched()? {
+    let here = build(false).and_then(folder).ok().filter(|folder| is_fetched(folder));
+    match here {
         Some(mlx) => {
             engine::run(tree, &Options::native(Which::Mlx, "debug"))?;
             shell::run(cargo(tree, &mlx).args(lints))?;
@@ -157,9 +193,10 @@ fn cargo(tree: &Tree, mlx: &Path) -> Command {
     cargo
 }
 
-fn place_licences(mlx: &Path, to: &Path) -> Result<(), TaskError> {
+fn place_licences(build: &Build, mlx: &Path, to: &Path) -> Result<(), TaskError> {
     fs::create_dir_all(to).map_err(TaskError::io(to))?;
-    let licence = mlx.join(format!("mlx_cpu-{VERSION}.dist-info/licenses/LICENSE"));
+    let package = build.package.replace('-', "_");
+    let licence = mlx.join(format!("{package}-{VERSION}.dist-info/licenses/LICENSE"));
     fs::copy(&licence, to.join("MLX-LICENSE")).map_err(TaskError::io(&licence))?;
     let notice = to.join("NOTICE");
     fs::write(&notice, NOTICE).map_err(TaskError::io(&notice))

@@ -79,10 +79,18 @@ pub(super) fn linear(x: &Array, parts: &[Weights], threads: u32) -> Result<Array
     })
 }
 
-/// The attention of one layer.
-pub(super) fn attend(attention: &RawAttention) -> Result<Array, Fault> {
+/// The attention of one layer, and the new keys and values where they are not written to their pages on the way.
+pub(super) fn attend(attention: &RawAttention) -> Result<(Array, Option<Array>), Fault> {
+    let mut kv = null_mut();
     // SAFETY: the caller filled it from live arrays and runs whose pages live until the array is evaluated.
-    made("attend", |out| unsafe { sys::sf_mlx_attend(attention, out) })
+    let attended = made("attend", |out| unsafe { sys::sf_mlx_attend(attention, out, &mut kv) })?;
+    Ok((attended, NonNull::new(kv).map(Array)))
+}
+
+/// Writes keys and values of an attention to their pages.
+pub(super) fn keep(attention: &RawAttention, kv: &Array) -> Result<(), Fault> {
+    // SAFETY: as above; nobody reads the pages meanwhile.
+    check(unsafe { sys::sf_mlx_keep(attention, kv.raw()) }, "keeping keys and values")
 }
 
 impl Array {

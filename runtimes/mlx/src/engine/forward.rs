@@ -4,7 +4,7 @@ use std::ptr::null;
 
 use sf_abi_sdk::{Code, Fault, StepWriter};
 
-use super::array::{Array, Weights, attend, linear};
+use super::array::{Array, Weights, attend, keep, linear};
 use super::pages::PAGE_ROWS;
 use super::sys::{RawAttention, RawRun};
 use crate::config::Config;
@@ -71,6 +71,15 @@ struct Turns {
     window: Option<Array>,
 }
 
+/// New keys and values that are not in their pages yet; the attentions' runs are those of the step.
+struct Fresh(Vec<(RawAttention, Array)>);
+
+impl Fresh {
+    fn keep(&mut self) -> Result<(), Fault> {
+        self.0.drain(..).try_for_each(|(attention, kv)| keep(&attention, &kv))
+    }
+}
+
 impl Network {
     /// Runs a step and evaluates it. Pages behind a lane's length may be written to when it fails.
     pub(super) fn run(&mut self, step: &Step, aborted: impl Fn() -> bool) -> Result<Option<Rows>, Fault> {
@@ -84,16 +93,18 @@ impl Network {
         };
         let mut hidden = self.embedding.embed(&step.tokens, factor)?;
         let piecewise = step.tokens.len() > WHOLE_TOKENS_MAX;
+        let mut fresh = Fresh(Vec::new());
         for number in 0..self.blocks.len() {
             if piecewise && aborted() {
                 return Err(Fault::new(Code::Cancelled, "the step was aborted"));
             }
             let last = number + 1 == self.blocks.len();
-            let attention = self.attention(number, &hidden, &turns, &raw)?;
+            let attention = self.attention(number, &hidden, &turns, &raw, &mut fresh)?;
             let (attention, before) = match last {
                 // Nobody asks for the rest: its keys and values are all that stays.
                 true if step.rows.is_empty() => {
                     attention.eval()?;
+                    fresh.keep()?;
                     return Ok(None);
                 }
                 true => (attention.select(&step.rows)?, hidden.select(&step.rows)?),
@@ -102,6 +113,7 @@ impl Network {
             hidden = self.behind_attention(number, &attention, &before)?;
             if piecewise {
                 hidden.eval()?;
+                fresh.keep()?;
             }
         }
         let normed = hidden.norm(&self.norm, self.config.norm_eps)?;
@@ -111,6 +123,7 @@ impl Network {
             logits = logits.squash(cap)?;
         }
         logits.eval()?;
+        fresh.keep()?;
         let (at, _) = logits.elements()?;
         self.rows = Some(logits);
         Ok(Some(Rows { at }))
@@ -135,6 +148,7 @@ impl Network {
         hidden: &Array,
         turns: &Turns,
         runs: &[RawRun],
+        fresh: &mut Fresh,
     ) -> Result<Array, Fault> {
         let (block, config) = (&self.blocks[number], &self.config);
         let qkv = linear(&hidden.norm(&block.norm, config.norm_eps)?, &block.qkv, self.threads)?;
@@ -142,7 +156,7 @@ impl Network {
         let turns = window.and(turns.window.as_ref()).unwrap_or(&turns.whole);
         let (q_norm, k_norm) =
             block.head_norms.as_ref().map_or((null(), null()), |(q, k)| (q.raw(), k.raw()));
-        attend(&RawAttention {
+        let raw = RawAttention {
             qkv: qkv.raw(),
             turns: turns.raw(),
             q_norm,
@@ -159,7 +173,10 @@ impl Network {
             softcap: config.score_softcap.unwrap_or(0.0),
             norm_eps: config.norm_eps,
             threads: self.threads.cast_signed(),
-        })
+        };
+        let (attended, kv) = attend(&raw)?;
+        fresh.0.extend(kv.map(|kv| (raw, kv)));
+        Ok(attended)
     }
 
     /// Attention's output and the feed-forward, each added to what came before.

@@ -14,7 +14,7 @@ use sf_abi_sdk::{
 
 use crate::config::Config;
 use crate::params::Params;
-use crate::{Checked, describe, estimate, identity, log};
+use crate::{Checked, GPU, describe, estimate, identity, log};
 
 pub use sys::use_kernels;
 
@@ -30,6 +30,16 @@ pub(crate) fn missing() -> Option<String> {
 /// MLX and the kernels this CPU runs, for people.
 pub(crate) fn device_name() -> String {
     format!("CPU, MLX {}, {} kernels", sys::version(), sys::kernels())
+}
+
+/// A GPU that this build of MLX can use, for people.
+pub(crate) fn gpu_name() -> Option<String> {
+    sys::has_gpu().then(|| format!("GPU, MLX {}", sys::version()))
+}
+
+/// Whether a model on these devices is computed by the GPU; without any the better one is taken.
+fn on_gpu(devices: &[&str]) -> bool {
+    if devices.is_empty() { sys::has_gpu() } else { devices.contains(&GPU) }
 }
 
 /// A model with its lanes.

@@ -62,7 +62,8 @@ unsafe extern "C" {
     fn sf_mlx_version() -> *const c_char;
     fn sf_mlx_kernels() -> *const c_char;
     fn sf_mlx_use_kernels(name: *const c_char) -> i32;
-    fn sf_mlx_start(cache_bytes: usize) -> i32;
+    fn sf_mlx_has_gpu() -> i32;
+    fn sf_mlx_start(cache_bytes: usize, gpu: i32) -> i32;
     fn sf_mlx_memory(out: *mut usize);
     pub(super) fn sf_mlx_new(
         shape: *const i32,
@@ -99,7 +100,12 @@ unsafe extern "C" {
         threads: i32,
         out: *mut *mut RawArray,
     ) -> i32;
-    pub(super) fn sf_mlx_attend(attention: *const RawAttention, out: *mut *mut RawArray) -> i32;
+    pub(super) fn sf_mlx_attend(
+        attention: *const RawAttention,
+        out: *mut *mut RawArray,
+        kv: *mut *mut RawArray,
+    ) -> i32;
+    pub(super) fn sf_mlx_keep(attention: *const RawAttention, kv: *const RawArray) -> i32;
     pub(super) fn sf_mlx_add(a: *const RawArray, b: *const RawArray, out: *mut *mut RawArray) -> i32;
     pub(super) fn sf_mlx_select(
         x: *const RawArray,
@@ -144,10 +150,16 @@ pub fn use_kernels(name: &CStr) -> bool {
     unsafe { sf_mlx_use_kernels(name.as_ptr()) == 1 }
 }
 
-/// Prepares MLX; the cache's limit holds for the whole process.
-pub(super) fn start(cache_bytes: usize) -> Result<(), Fault> {
-    // SAFETY: no pointer is passed.
-    check(unsafe { sf_mlx_start(cache_bytes) }, "MLX does not start")
+/// Whether this build of MLX can use a GPU here.
+pub(super) fn has_gpu() -> bool {
+    // SAFETY: no pointer is passed, here and below.
+    unsafe { sf_mlx_has_gpu() == 1 }
+}
+
+/// Prepares MLX; device and limit of the cache hold for the whole process.
+pub(super) fn start(cache_bytes: usize, gpu: bool) -> Result<(), Fault> {
+    // SAFETY: as above.
+    check(unsafe { sf_mlx_start(cache_bytes, i32::from(gpu)) }, "MLX does not start")
 }
 
 /// Bytes in use, their peak, and freed bytes that are kept.

@@ -7,8 +7,8 @@ use sf_abi_sdk::{Code, Fault, OpenRequest};
 
 use super::array::{Array, Weights};
 use super::forward::{Block, Network};
-use super::sys;
 use super::thread::Confined;
+use super::{on_gpu, sys};
 use crate::Checked;
 use crate::files::{Place, Shard};
 use crate::layout::{Layer, Matrix};
@@ -28,8 +28,9 @@ pub(super) fn load(
 ) -> Result<Confined<Network>, Fault> {
     let reader = &Reader { shards: &checked.files.shards, offset: checked.config.architecture.norm_offset };
     let cache = (params.cache_mb as usize) << 20;
+    let gpu = on_gpu(request.devices());
     let mut parts = Confined::make(move || {
-        sys::start(cache)?;
+        sys::start(cache, gpu)?;
         Ok(Parts { blocks: Vec::new() })
     })?;
     let layers = &checked.layout.layers;
