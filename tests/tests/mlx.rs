@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "says what is skipped, and the gaps where texts part")]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sf_convert::{Options, gguf_to_mlx};
+use sf_convert::Options;
 use sf_tests::{QUESTIONS, Server, binary, real_model};
 
 const SOURCE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -27,7 +28,8 @@ fn runtime() -> Option<PathBuf> {
 
 fn convert(dir: &Path) -> PathBuf {
     let to = dir.join("smollm2");
-    gguf_to_mlx(&real_model(SOURCE), &to, Options::default(), &mut |_, _| {}).unwrap();
+    let go_on = &mut |_, _| ControlFlow::Continue(());
+    sf_convert::convert(&real_model(SOURCE), &to, &Options::default(), go_on).unwrap();
     to
 }
 

@@ -165,7 +165,7 @@ fn show(settings: &BenchSettings, report: &Report) -> Result<(), Fatal> {
 }
 
 /// SIGINT and SIGTERM end the run; what there is by then is printed.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Fatal> {
+pub(crate) fn stop_on_signal() -> Result<Arc<AtomicBool>, Fatal> {
     let failed = |error| Fatal::failed(format!("cannot watch for signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let guard = runtime.enter();

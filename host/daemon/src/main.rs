@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod convert;
 mod exit;
 mod find;
 mod logs;
@@ -80,6 +81,7 @@ fn run(invocation: Invocation, runtimes: Runtimes, options: &dyn RuntimeOptions)
             return models::show(&settings, runtimes);
         }
         Invocation::Bench(settings) => return bench::bench(&settings),
+        Invocation::Convert(settings) => return convert::convert(&settings),
         Invocation::Completions(shell) => print(&sf_settings::completions(shell, options))?,
         Invocation::Man => print(&sf_settings::manual())?,
         Invocation::Help(None) => print(&sf_settings::overview())?,

@@ -9,6 +9,7 @@ use sf_core::limits::{DRAIN_DEFAULT, MAX_BATCH_DEFAULT};
 
 use crate::Env;
 use crate::bench::bench;
+use crate::convert::convert;
 use crate::error::{Problem, UsageError, nearest};
 use crate::parse::{Matches, asks_for_help, matches, texts};
 use crate::runtime_options::RuntimeOptions;
@@ -53,6 +54,7 @@ pub(crate) fn invocation(
         Verb::Verify => Invocation::Verify(verify(&matches)?),
         Verb::Models => Invocation::Models(models(&matches)),
         Verb::Bench => Invocation::Bench(Box::new(bench(&matches, env, options)?)),
+        Verb::Convert => Invocation::Convert(convert(&matches)?),
         Verb::Completions => Invocation::Completions(shell(&matches)?),
         Verb::Man => none_left(verb, &matches.operands, 0).map(|()| Invocation::Man)?,
         Verb::Version => none_left(verb, &matches.operands, 0).map(|()| Invocation::Version)?,

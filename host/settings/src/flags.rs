@@ -7,8 +7,9 @@ use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX, PREFILL_BUDGET};
 /// Verbs that load a model.
 const CHAT: &[Verb] = &[Verb::Serve, Verb::Run];
 const BENCH: &[Verb] = &[Verb::Bench];
+const CONVERT: &[Verb] = &[Verb::Convert];
 const MODELS: &[Verb] = &[Verb::Models];
-const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify, Verb::Models];
+const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify, Verb::Models, Verb::Convert];
 const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Models];
 const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify, Verb::Models];
 
@@ -372,6 +373,26 @@ pub const FLAGS: &[Flag] = &[
         .on(BENCH)
         .shown_as("FILE|-"),
     flag("allow-failures", Group::Load, Kind::Switch, "Exit with 0 although requests failed.").on(BENCH),
+    // ---- conversion
+    flag(
+        "bits",
+        Group::Conversion,
+        choice(&["2", "3", "4", "5", "6", "8"]),
+        "Quantize matrices to so many bits, as MLX does: those with plain floats, or blocks that MLX has no form for. Blocks \
+         that it has one for stay what they are.",
+    )
+    .on(CONVERT)
+    .shown_as("2|3|4|5|6|8")
+    .default("no quantization"),
+    flag("group", Group::Conversion, choice(&["32", "64", "128"]), "Elements of a row that share a scale, with --bits.")
+        .on(CONVERT)
+        .shown_as("32|64|128")
+        .default("64"),
+    flag("plain", Group::Conversion, choice(&["f32", "f16", "bf16"]), "What becomes of elements that are not quantized.")
+        .on(CONVERT)
+        .shown_as("f32|f16|bf16")
+        .default("what they are; f16 for blocks"),
+    flag("force", Group::Conversion, Kind::Switch, "Replace the directory if superfluid convert wrote it.").on(CONVERT),
     // ---- output
     flag("json", Group::Output, Kind::Switch, "Print JSON of a stable schema.").on(REPORTS),
     flag("probe", Group::Output, Kind::Switch, "Ask each runtime again whether it can run here, and list its devices.")

@@ -7,6 +7,7 @@
 
 mod bench;
 mod build;
+mod convert;
 mod error;
 mod flags;
 mod help;
@@ -22,6 +23,7 @@ mod verbs;
 use std::ffi::OsString;
 
 pub use bench::{BenchServer, BenchSettings};
+pub use convert::ConvertSettings;
 pub use error::{Problem, UsageError};
 pub use flags::FLAGS;
 pub use help::{help, overview};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sf_core::{QosClass, SamplingParams};
 
 use crate::bench::BenchSettings;
+use crate::convert::ConvertSettings;
 use crate::runtime_options::RuntimeFlag;
 use crate::verbs::Verb;
 
@@ -25,6 +26,8 @@ pub enum Invocation {
     Models(ModelsSettings),
     /// The load generator.
     Bench(Box<BenchSettings>),
+    /// Model files from one format into another.
+    Convert(ConvertSettings),
     /// A completion script, see [`crate::completions`].
     Completions(Shell),
     /// The manual page, see [`crate::manual`].

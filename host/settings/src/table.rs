@@ -37,6 +37,8 @@ pub enum Group {
     Fleet,
     /// What the load generator sends.
     Load,
+    /// What a model becomes.
+    Conversion,
     /// Form of the output.
     Output,
     /// Accepted, no effect.
@@ -63,6 +65,7 @@ impl Group {
             Group::Telemetry => "telemetry",
             Group::Fleet => "fleet",
             Group::Load => "load",
+            Group::Conversion => "conversion",
             Group::Output => "output",
             Group::Retired => "retired",
         }

@@ -15,6 +15,8 @@ pub enum Verb {
     Models,
     /// The load generator.
     Bench,
+    /// Model files from one format into another.
+    Convert,
     /// Shell completions.
     Completions,
     /// The manual page.
@@ -103,6 +105,18 @@ pub const VERBS: &[VerbRow] = &[
             "superfluid models ~/models /mnt/models",
             "superfluid models --model-dir ~/models --json",
             "superfluid models smol.gguf --check",
+        ],
+    ),
+    row(
+        "convert",
+        Verb::Convert,
+        "<source> <directory>",
+        "make a directory for MLX of a GGUF file or of safetensors, quantized if asked for; it is read again and compared \
+         before it takes its place",
+        &[
+            "superfluid convert smol.gguf ~/models/smol",
+            "superfluid convert ~/models/llama ~/models/llama-4bit --bits 4 --group 64",
+            "superfluid convert ~/models/qwen ~/models/qwen-8bit --bits 8 --plain bf16 --force --json",
         ],
     ),
     later("pull", "<org/model[:tag]>", "fetch a model by id"),

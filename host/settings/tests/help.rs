@@ -20,6 +20,9 @@ fn the_overview_lists_the_verbs() {
                                           why not; with a model, who reads it
           models [path]...                list the models found here: size, parameters, context, who reads
                                           it, whether its text passes the self-test
+          convert <source> <directory>    make a directory for MLX of a GGUF file or of safetensors,
+                                          quantized if asked for; it is read again and compared before it
+                                          takes its place
           bench [model]                   load a server and measure it: throughput, time to the first token,
                                           inter-token latency; with a model, serve it for the run (flags of
                                           serve after --)
@@ -286,6 +289,37 @@ fn help_of_models() {
         on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
     "#]]
     .assert_eq(&help(Verb::Models, &[]));
+}
+
+#[test]
+fn help_of_convert() {
+    expect![[r#"
+        superfluid convert - make a directory for MLX of a GGUF file or of safetensors, quantized if asked
+        for; it is read again and compared before it takes its place
+
+        usage: superfluid convert <source> <directory> [flags]
+
+        examples
+          superfluid convert smol.gguf ~/models/smol
+          superfluid convert ~/models/llama ~/models/llama-4bit --bits 4 --group 64
+          superfluid convert ~/models/qwen ~/models/qwen-8bit --bits 8 --plain bf16 --force --json
+
+        conversion
+          --bits 2|3|4|5|6|8              Quantize matrices to so many bits, as MLX does: those with plain
+                                          floats, or blocks that MLX has no form for. Blocks that it has one
+                                          for stay what they are. [default: no quantization]
+          --group 32|64|128               Elements of a row that share a scale, with --bits. [default: 64]
+          --plain f32|f16|bf16            What becomes of elements that are not quantized. [default: what
+                                          they are; f16 for blocks]
+          --force                         Replace the directory if superfluid convert wrote it.
+
+        output
+          --json                          Print JSON of a stable schema.
+
+        Each flag can be set by the environment: SUPERFLUID_MAX_CONTEXT for --max-context, and so on; a flag
+        on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
+    "#]]
+    .assert_eq(&help(Verb::Convert, &[]));
 }
 
 #[test]

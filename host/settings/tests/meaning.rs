@@ -230,3 +230,16 @@ fn a_watermark_that_is_not_given_gives_way() {
     check("serve m --pressure-low 95", (95, 95));
     check("serve m --pressure-low 0 --pressure-high 100", (0, 100));
 }
+
+#[test]
+fn a_conversion_is_a_model_a_directory_and_what_becomes_of_it() {
+    let check = |line: &str, expect: (Option<u32>, Option<u32>, Option<&str>, bool, bool)| {
+        let Ok(Invocation::Convert(settings)) = invocation(line) else { panic!("{line}") };
+        assert_eq!((settings.source, settings.directory), ("smol.gguf".into(), "out/smol".into()), "{line}");
+        let rest = (settings.bits, settings.group, settings.plain, settings.force, settings.json);
+        assert_eq!(rest, expect, "{line}");
+    };
+    check("convert smol.gguf out/smol", (None, None, None, false, false));
+    check("convert --bits 4 smol.gguf --group=128 out/smol --force", (Some(4), Some(128), None, true, false));
+    check("convert smol.gguf --plain bf16 --json -- out/smol", (None, None, Some("bf16"), false, true));
+}

@@ -91,7 +91,7 @@ fn unknown_flags_offer_the_nearest() {
               hint: superfluid help serve lists them all; a runtime's own options are known once superfluid runtimes shows it
             $ superfluid serve m --json
             --json is not a flag of superfluid serve (usage.unknown_flag)
-              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify and superfluid models
+              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify and superfluid models and superfluid convert
             $ superfluid runtimes --port 80
             --port is not a flag of superfluid runtimes (usage.unknown_flag)
               hint: it is a flag of superfluid serve
@@ -384,6 +384,47 @@ fn scheduling() {
             --os-pressure contradicts --no-os-pressure: they are opposites (usage.contradiction)
             $ superfluid serve m --prefix-blob-budget-mb -1
             --prefix-blob-budget-mb is "-1"; accepted is a whole number from 0 to 1048576 (usage.bad_value)
+        "#]],
+    );
+}
+
+#[test]
+fn a_conversion_needs_a_model_and_a_directory() {
+    check(
+        &[
+            "convert",
+            "convert smol.gguf",
+            "convert smol.gguf smol other",
+            "convert smol.gguf smol --bits 7",
+            "convert smol.gguf smol --group 16 --bits 4",
+            "convert smol.gguf smol --plain f64",
+            "convert smol.gguf smol --bits",
+            "convert smol.gguf smol --bit 4",
+            "convert smol.gguf smol --port 80",
+        ],
+        &expect![[r#"
+            $ superfluid convert
+            superfluid convert needs a model and a directory (usage.missing)
+              hint: for example: superfluid convert smol.gguf ~/models/smol --bits 4
+            $ superfluid convert smol.gguf
+            superfluid convert needs a directory for the result (usage.missing)
+              hint: for example: superfluid convert smol.gguf ~/models/smol --bits 4
+            $ superfluid convert smol.gguf smol other
+            superfluid convert takes no argument "other" (usage.extra_argument)
+            $ superfluid convert smol.gguf smol --bits 7
+            --bits is "7"; accepted is one of 2, 3, 4, 5, 6, 8 (usage.bad_value)
+            $ superfluid convert smol.gguf smol --group 16 --bits 4
+            --group is "16"; accepted is one of 32, 64, 128 (usage.bad_value)
+            $ superfluid convert smol.gguf smol --plain f64
+            --plain is "f64"; accepted is one of f32, f16, bf16 (usage.bad_value)
+            $ superfluid convert smol.gguf smol --bits
+            --bits needs a value: one of 2, 3, 4, 5, 6, 8 (usage.no_value)
+            $ superfluid convert smol.gguf smol --bit 4
+            --bit is not a flag of superfluid convert (usage.unknown_flag)
+              hint: did you mean --bits?
+            $ superfluid convert smol.gguf smol --port 80
+            --port is not a flag of superfluid convert (usage.unknown_flag)
+              hint: it is a flag of superfluid serve
         "#]],
     );
 }

@@ -46,6 +46,9 @@ fn sample(flag: &Flag) -> String {
 fn base(verb: Verb) -> Vec<String> {
     let mut words: Vec<String> = verb.name().split(' ').map(str::to_owned).collect();
     words.push("m.gguf".into());
+    if verb == Verb::Convert {
+        words.push("directory".into());
+    }
     words
 }
 

@@ -5,22 +5,28 @@
 
 use sf_artifact::gguf::TensorType;
 
-use crate::kinds::{brain, half};
+use crate::affine::Affine;
+use crate::kinds::{Plain, brain, half};
 
-/// Elements of a group of the affine form that is written.
-pub(crate) const GROUP: usize = 32;
+/// Elements of a group of the affine form that blocks become.
+const GROUP: usize = 32;
 
-/// How a type of blocks is converted.
+/// What MLX holds of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Elements are copied.
-    Plain,
-    /// Codes of so many bits; scales and biases are exact as halves.
-    Halves(u32),
+pub(crate) enum Held {
+    /// The elements themselves.
+    Plain(Plain),
+    /// Its codes; scales and biases are exact as halves.
+    Halves(Affine),
     /// The same, where a scale is a product and needs 32 bits.
-    Floats(u32),
-    /// Written as plain floats.
-    Dequantized,
+    Floats(Affine),
+    /// Nothing but what its elements are worth.
+    Not,
+}
+
+impl Held {
+    /// Elements of a group of blocks.
+    pub(crate) const GROUP: usize = GROUP;
 }
 
 /// 32 elements: codes, a scale and a bias.
@@ -30,16 +36,18 @@ pub(crate) struct Group {
     pub(crate) bias: f32,
 }
 
-/// How a type is converted; `None` = it is not.
-pub(crate) fn form(kind: TensorType) -> Option<Form> {
+/// What MLX holds of a type; `None` = it is not converted.
+pub(crate) fn held(kind: TensorType) -> Option<Held> {
     Some(match kind.name {
-        "F32" | "F16" | "BF16" => Form::Plain,
-        "Q4_0" | "Q4_1" => Form::Halves(4),
-        "Q5_0" | "Q5_1" => Form::Halves(5),
-        "Q8_0" => Form::Halves(8),
-        "Q4_K" => Form::Floats(4),
-        "Q5_K" => Form::Floats(5),
-        "Q6_K" => Form::Dequantized,
+        "F32" => Held::Plain(Plain::F32),
+        "F16" => Held::Plain(Plain::F16),
+        "BF16" => Held::Plain(Plain::Bf16),
+        "Q4_0" | "Q4_1" => Held::Halves(Affine::of_32(4)),
+        "Q5_0" | "Q5_1" => Held::Halves(Affine::of_32(5)),
+        "Q8_0" => Held::Halves(Affine::of_32(8)),
+        "Q4_K" => Held::Floats(Affine::of_32(4)),
+        "Q5_K" => Held::Floats(Affine::of_32(5)),
+        "Q6_K" => Held::Not,
         _ => return None,
     })
 }
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_has_no_form_is_not_converted() {
-        assert_eq!(form(kind("IQ2_XXS", 256, 66)), None);
-        assert_eq!(form(kind("Q6_K", 256, 210)), Some(Form::Dequantized));
+        assert_eq!(held(kind("IQ2_XXS", 256, 66)), None);
+        assert_eq!(held(kind("Q6_K", 256, 210)), Some(Held::Not));
     }
 }

@@ -2,26 +2,21 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::blocks::GROUP;
+use crate::affine::Affine;
 use crate::error::ConvertError;
 use crate::kinds::Plain;
 use crate::metadata::Metadata;
 use crate::names::Kind;
-use crate::plan::{Bits, Plan};
+use crate::plan::{Forms, Plan};
 
 pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Result<Value, ConvertError> {
-    let hidden = metadata.own_must("embedding_length")?;
     let heads = metadata.own_must("attention.head_count")?;
-    let head_dim = metadata.own("attention.key_length").or_else(|| hidden.checked_div(heads));
-    let head_dim = head_dim.ok_or_else(|| ConvertError::key("attention.head_count", "is 0"))?;
-    if metadata.own("attention.value_length").is_some_and(|length| length != head_dim) {
-        return Err(ConvertError::key("attention.value_length", "differs from key_length"));
-    }
+    let head_dim = kind.head_dim;
     let vocab = metadata.strings("tokenizer.ggml.tokens")?.len();
     let mut config = json!({
         "architectures": [kind.class],
         "model_type": kind.model_type,
-        "hidden_size": hidden,
+        "hidden_size": metadata.own_must("embedding_length")?,
         "num_hidden_layers": metadata.own_must("block_count")?,
         "intermediate_size": metadata.own_must("feed_forward_length")?,
         "num_attention_heads": heads,
@@ -40,6 +35,9 @@ pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Resul
         }
     }
     rope(metadata, object)?;
+    if kind.turned < head_dim {
+        object.insert("partial_rotary_factor".to_owned(), json!(share(kind.turned, head_dim)));
+    }
     match kind.model_type {
         "gemma2" | "gemma3_text" => gemma(metadata, kind, head_dim, object),
         _ => {
@@ -49,25 +47,36 @@ pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Resul
             object.insert("mlp_bias".to_owned(), json!(false));
         }
     }
-    if let Some(Bits { usual, others }) = plan.bits() {
-        let mut block = Map::new();
-        let of = |bits: u32| json!({"group_size": GROUP, "bits": bits});
-        block.insert("group_size".to_owned(), json!(GROUP));
-        block.insert("bits".to_owned(), json!(usual));
-        block.insert("mode".to_owned(), json!("affine"));
-        block.extend(others.into_iter().map(|(name, bits)| (name, bits.map_or(json!(false), of))));
-        object.insert("quantization".to_owned(), Value::Object(block.clone()));
-        object.insert("quantization_config".to_owned(), Value::Object(block));
-    }
+    quantize(object, plan);
     Ok(config)
+}
+
+/// Says how the matrices are packed, if any is.
+pub(crate) fn quantize(object: &mut Map<String, Value>, plan: &Plan) {
+    let Some(Forms { usual, others }) = plan.forms() else { return };
+    let of = |form: Affine| json!({"group_size": form.group(), "bits": form.bits()});
+    let mut block = Map::new();
+    block.insert("group_size".to_owned(), json!(usual.group()));
+    block.insert("bits".to_owned(), json!(usual.bits()));
+    block.insert("mode".to_owned(), json!("affine"));
+    block.extend(others.into_iter().map(|(name, form)| (name, form.map_or(json!(false), of))));
+    // Some readers know one name, some the other.
+    object.insert("quantization".to_owned(), Value::Object(block.clone()));
+    object.insert("quantization_config".to_owned(), Value::Object(block));
+}
+
+/// A part of a whole, so that its readers, who multiply and cut off, get the part back.
+fn share(part: u64, whole: u64) -> f64 {
+    let share = part as f64 / whole as f64;
+    if ((whole as f64 * share) as u64) < part { share.next_up() } else { share }
 }
 
 /// What most plain elements, scales and biases of matrices are.
 fn main_type(plan: &Plan) -> Plain {
-    let types = plan.entries.iter().filter(|entry| !entry.flat).map(|entry| entry.plain);
+    let types = plan.entries.iter().filter(|entry| entry.shape.len() > 1).map(|entry| entry.plain);
     let count = |plain: Plain| types.clone().filter(|one| *one == plain).count();
     let all = [Plain::F16, Plain::Bf16, Plain::F32];
-    all.into_iter().max_by_key(|plain| count(*plain)).unwrap_or_default()
+    all.into_iter().max_by_key(|plain| count(*plain)).unwrap_or(Plain::F16)
 }
 
 fn rope(metadata: &Metadata<'_>, object: &mut Map<String, Value>) -> Result<(), ConvertError> {
@@ -112,6 +121,20 @@ fn gemma(metadata: &Metadata<'_>, kind: &Kind, head_dim: u64, object: &mut Map<S
     ] {
         if let Some(cap) = metadata.own_float(key) {
             put(name, json!(cap));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_of_a_head_is_cut_off_to_what_it_came_from() {
+        for whole in 1..=512_u64 {
+            for part in 1..=whole {
+                assert_eq!((whole as f64 * share(part, whole)) as u64, part, "{part} of {whole}");
+            }
         }
     }
 }

@@ -1,18 +1,24 @@
 //! Element types of the result, and floats of 16 bits.
 
-/// Type of plain elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Type of plain elements, and of scales and biases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
     /// 32 bits.
     F32,
     /// IEEE half precision.
-    #[default]
     F16,
     /// The upper half of 32 bits.
     Bf16,
 }
 
 impl Plain {
+    const ALL: [Plain; 3] = [Plain::F32, Plain::F16, Plain::Bf16];
+
+    /// By its name in safetensors, in any case.
+    pub fn named(name: &str) -> Option<Plain> {
+        Plain::ALL.into_iter().find(|plain| plain.name().eq_ignore_ascii_case(name))
+    }
+
     /// As safetensors spells it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -29,6 +35,29 @@ impl Plain {
             Plain::F16 => "float16",
             Plain::Bf16 => "bfloat16",
         }
+    }
+
+    /// Most that rounding moves a value.
+    pub(crate) fn rounding(self, value: f32) -> f32 {
+        match self {
+            Plain::F32 => 0.0,
+            Plain::F16 => value.abs().mul_add(0.5_f32.powi(11), 0.5_f32.powi(25)),
+            Plain::Bf16 => value.abs() * 0.5_f32.powi(9),
+        }
+    }
+
+    /// The nearest value of this type.
+    pub fn round(self, value: f32) -> f32 {
+        match self {
+            Plain::F32 => value,
+            Plain::F16 => half(to_half(value)),
+            Plain::Bf16 => brain(to_brain(value)),
+        }
+    }
+
+    /// Whether it has every value of another.
+    pub(crate) fn holds(self, other: Plain) -> bool {
+        self == other || self == Plain::F32
     }
 
     pub(crate) fn bytes(self) -> u64 {

@@ -1,99 +1,147 @@
-//! Turns a GGUF file into a directory that MLX reads: `config.json`, safetensors, and the tokenizer's files.
+//! Turns a GGUF file or a directory of safetensors into a directory that MLX reads.
 //!
-//! Weights stay what they are: plain ones are copied, and blocks that MLX's affine form holds exactly are repacked. Only
-//! what it cannot hold is written as plain floats. Nothing is written before everything is known to be convertible.
+//! Weights stay what they are: plain ones are copied, and blocks that MLX's affine form holds exactly are repacked. The rest
+//! becomes plain floats, or is quantized as MLX does when that is asked for. Nothing is written before everything is known
+//! to be convertible, and nothing takes its place before it was read again.
 
+mod affine;
 mod blocks;
 mod check;
+mod codes;
 mod config;
+mod directory;
 mod error;
+mod gguf;
 mod kinds;
 mod metadata;
 mod names;
+mod place;
 mod plan;
+mod report;
+mod safetensors;
 mod tokenizer;
 mod vocabulary;
+mod watch;
 mod write;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-pub use check::Checked;
+use sf_artifact::{Artifact, ArtifactFormat};
+use sf_codec::{Codec, CodecOptions};
+
+pub use affine::{Affine, Packed};
 pub use error::ConvertError;
 pub use kinds::Plain;
+pub use report::{Report, Share};
+pub use watch::Progress;
 
-use metadata::Metadata;
+use place::Place;
+use plan::Plan;
+use watch::Watch;
+use write::Source;
 
-/// What to write besides what is repacked exactly.
-#[derive(Clone, Copy, Debug, Default)]
+/// Bytes of a safetensors file at which a next one begins.
+const FILE_BYTES_MAX: u64 = 5_000_000_000;
+
+/// What to write besides what is copied or repacked exactly.
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Elements of what must be dequantized.
-    pub plain: Plain,
+    /// Quantize matrices that are plain, or have blocks that MLX has no form for.
+    pub quantize: Option<Affine>,
+    /// Type of whatever is not quantized; `None` = the source's, and f16 where blocks become plain.
+    pub plain: Option<Plain>,
+    /// Replace a directory that a conversion wrote.
+    pub force: bool,
+    /// Most bytes of a safetensors file, unless a tensor alone has more.
+    pub file_bytes_max: u64,
 }
 
-/// How far a conversion is: bytes of the source that were read, of all of them.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+impl Default for Options {
+    fn default() -> Options {
+        Options { quantize: None, plain: None, force: false, file_bytes_max: FILE_BYTES_MAX }
+    }
+}
 
-/// What was written.
-#[derive(Clone, Debug)]
-pub struct Report {
+/// A conversion, decided and not begun.
+struct Job {
     /// `model_type` of the result.
-    pub architecture: String,
-    /// Tensors that were copied or repacked without any loss.
-    pub exact: usize,
-    /// Tensors that were dequantized, as MLX has no form for their blocks: their type in the source and how many.
-    pub dequantized: Vec<(String, usize)>,
-    /// Bytes of the safetensors file.
-    pub bytes: u64,
-    /// What a second reading of the result found.
-    pub checked: Checked,
+    architecture: String,
+    plan: Plan,
+    /// With weights.
+    files: Vec<PathBuf>,
+    /// Small files of the result, by name.
+    texts: Vec<(String, String)>,
+    /// Small files that are taken over.
+    copies: Vec<PathBuf>,
 }
 
-/// Converts `source` into the directory `to`, which must not exist, and reads the result again.
+/// Converts the model at `source` into the directory `to`, and reads the result again.
 ///
 /// # Errors
-/// What in the source cannot be converted, by its key or tensor; what could not be read or written.
-pub fn gguf_to_mlx(
+/// What in the source cannot be converted, by its key or tensor; what could not be read or written; a break of `progress`.
+/// Whatever the error, `to` is as it was.
+pub fn convert(
     source: &Path,
     to: &Path,
-    options: Options,
+    options: &Options,
     progress: Progress<'_>,
 ) -> Result<Report, ConvertError> {
-    if to.exists() {
-        return Err(ConvertError::Exists { path: to.to_owned() });
+    let artifact = open(source)?;
+    let place = Place::find(source, to, options.force)?;
+    let job = job(&artifact, options)?;
+    place.check_room(job.plan.bytes())?;
+    let fresh = place.begin()?;
+    for (name, text) in &job.texts {
+        put(&fresh.join(name), text)?;
     }
-    let gguf = sf_artifact::Gguf::open(source)?;
-    let metadata = Metadata::new(&gguf);
-    let kind = names::Kind::of(&metadata)?;
-    let plan = plan::Plan::make(&gguf, &kind, options.plain)?;
-    let config = config::config(&metadata, &kind, &plan)?;
-    let tokenizer = tokenizer::files(&metadata)?;
-    // Beside the result, so that the last step is a rename and nothing half-written is ever taken for a model.
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    let fresh = to.with_file_name(format!(".{name}.converting-{}", std::process::id()));
-    if let Some(parent) = fresh.parent() {
-        fs::create_dir_all(parent).map_err(ConvertError::io(parent))?;
+    if job.plan.files.len() > 1 {
+        put(&fresh.join(directory::INDEX), &pretty(&directory::index(&job.plan)))?;
     }
-    fs::create_dir(&fresh).map_err(ConvertError::io(&fresh))?;
-    let put = |name: &str, text: &str| {
-        let path = fresh.join(name);
-        fs::write(&path, text).map_err(ConvertError::io(&path))
+    for path in &job.copies {
+        let name = path.file_name().unwrap_or_default();
+        fs::copy(path, fresh.join(name)).map_err(ConvertError::io(path))?;
+    }
+    let source_bytes = job.plan.source_bytes();
+    // It is read twice.
+    let mut watch = Watch::new(progress, 2 * source_bytes);
+    let source = Source::open(&job.files)?;
+    let bytes = write::write(&source, &job.plan, fresh, &mut watch)?;
+    let shares = check::check(&source, &job.plan, fresh, &mut watch)?;
+    usable(&sf_artifact::open(fresh).map_err(ConvertError::unusable)?)?;
+    let directory = place.finish()?;
+    let files = job.plan.files.len();
+    Ok(Report { directory, architecture: job.architecture, files, bytes, source_bytes, shares })
+}
+
+fn open(source: &Path) -> Result<Artifact, ConvertError> {
+    sf_artifact::open(source).map_err(|error| ConvertError::Source { path: source.to_owned(), error })
+}
+
+fn job(artifact: &Artifact, options: &Options) -> Result<Job, ConvertError> {
+    let refused = |found: &str, hint| {
+        Err(ConvertError::Format { path: artifact.path.clone(), found: found.to_owned(), hint })
     };
-    put("config.json", &pretty(&config))?;
-    for (name, text) in &tokenizer {
-        put(name, text)?;
+    match (artifact.format, artifact.gguf()) {
+        (ArtifactFormat::Gguf { .. }, Some(_)) if artifact.files.len() > 1 => refused(
+            "the first of several GGUF files",
+            "merge them into one; llama.cpp's gguf-split --merge does",
+        ),
+        (ArtifactFormat::Gguf { .. }, Some(gguf)) => gguf::job(&artifact.path, gguf, options),
+        (ArtifactFormat::SafetensorsDir, _) => directory::job(artifact, options),
+        _ => {
+            refused("a .base bundle", "pass a .gguf file, or a directory with config.json and *.safetensors")
+        }
     }
-    let file = fresh.join("model.safetensors");
-    let bytes = write::write(source, &gguf, &plan, &file, progress)?;
-    let checked = check::check(source, &gguf, &plan, &file)?;
-    fs::rename(&fresh, to).map_err(ConvertError::io(to))?;
-    Ok(Report {
-        architecture: kind.model_type.to_owned(),
-        exact: plan.exact(),
-        dequantized: plan.dequantized(),
-        bytes,
-        checked,
-    })
+}
+
+/// Whether a server could make text of and into the model's tokens.
+fn usable(artifact: &Artifact) -> Result<(), ConvertError> {
+    Codec::open(artifact, CodecOptions::default()).map(drop).map_err(ConvertError::unusable)
+}
+
+fn put(path: &Path, text: &str) -> Result<(), ConvertError> {
+    fs::write(path, text).map_err(ConvertError::io(path))
 }
 
 fn pretty(value: &serde_json::Value) -> String {

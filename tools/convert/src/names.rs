@@ -19,6 +19,10 @@ pub(crate) struct Kind {
     norms_behind: bool,
     /// Heads of queries and of keys, for the order of rows.
     heads: (u64, u64),
+    /// Elements of a head.
+    pub(crate) head_dim: u64,
+    /// Those of them, the first ones, that positions turn.
+    pub(crate) turned: u64,
 }
 
 const fn plain(architecture: &'static str, model_type: &'static str, class: &'static str) -> Kind {
@@ -30,6 +34,8 @@ const fn plain(architecture: &'static str, model_type: &'static str, class: &'st
         norm_offset: false,
         norms_behind: false,
         heads: (0, 0),
+        head_dim: 0,
+        turned: 0,
     }
 }
 
@@ -56,6 +62,24 @@ const PARTS: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
+
+/// Rows whose pairs stand side by side in each head, and come to stand apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pairs {
+    /// Rows of a head.
+    pub(crate) head: u64,
+    /// Those of them, the first ones, that are pairs; the others stay.
+    pub(crate) turned: u64,
+}
+
+impl Pairs {
+    /// The row of the source that becomes row `row`.
+    pub(crate) fn source_row(self, row: u64) -> u64 {
+        let (first, at) = (row - row % self.head, row % self.head);
+        let half = self.turned / 2;
+        first + if at < self.turned { (at % half) * 2 + at / half } else { at }
+    }
+}
 
 /// What a tensor becomes.
 pub(crate) struct Named {
@@ -87,7 +111,18 @@ impl Kind {
         }
         let heads = metadata.own_must("attention.head_count")?;
         let pairs = metadata.own("attention.head_count_kv").unwrap_or(heads);
-        Ok(Kind { heads: (heads, pairs), ..*kind })
+        let hidden = metadata.own_must("embedding_length")?;
+        let head_dim = metadata.own("attention.key_length").or_else(|| hidden.checked_div(heads));
+        let head_dim = head_dim.ok_or_else(|| ConvertError::key("attention.head_count", "is 0"))?;
+        if metadata.own("attention.value_length").is_some_and(|length| length != head_dim) {
+            return Err(ConvertError::key("attention.value_length", "differs from key_length"));
+        }
+        let turned = metadata.own("rope.dimension_count").unwrap_or(head_dim);
+        if turned == 0 || turned > head_dim || !turned.is_multiple_of(2) {
+            let why = format!("is {turned}, no pairs of a head of {head_dim}");
+            return Err(ConvertError::key(&format!("{name}.rope.dimension_count"), why));
+        }
+        Ok(Kind { heads: (heads, pairs), head_dim, turned, ..*kind })
     }
 
     /// What a tensor of the file becomes.
@@ -121,5 +156,21 @@ impl Kind {
         let is_norm = stem.ends_with("_norm");
         let offset = if is_norm && self.norm_offset { 1.0 } else { 0.0 };
         Ok(Named { name: format!("{name}.{suffix}"), interleaved: heads, offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pairs;
+
+    #[test]
+    fn pairs_come_to_stand_half_of_what_is_turned_apart() {
+        let check = |head: u64, turned: u64, expect: &[u64]| {
+            let rows = (0..expect.len() as u64).map(|row| Pairs { head, turned }.source_row(row));
+            assert_eq!(rows.collect::<Vec<_>>(), expect, "{turned} of {head}");
+        };
+        check(4, 4, &[0, 2, 1, 3, 4, 6, 5, 7]);
+        check(6, 4, &[0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+        check(4, 2, &[0, 1, 2, 3]);
     }
 }

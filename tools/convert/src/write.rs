@@ -1,131 +1,146 @@
-//! Writes the safetensors file: its header from the plan, and then tensor by tensor, row by row.
+//! Writes the safetensors files: headers from the plan, and then tensor by tensor, of which one row is in memory.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
-use sf_artifact::Gguf;
-use sf_artifact::gguf::TensorInfo;
-
-use crate::Progress;
+use crate::affine::Packed;
 use crate::blocks::{elements, groups};
+use crate::codes::pack;
 use crate::error::ConvertError;
-use crate::plan::{Entry, Plan};
+use crate::plan::{Entry, Plan, Way};
+use crate::safetensors::Header;
+use crate::watch::Watch;
 
-/// Writes the whole file and gives its length.
+/// The files of the source.
+pub(crate) struct Source {
+    files: Vec<(PathBuf, File)>,
+}
+
+/// One row of the source at a time.
+pub(crate) struct Rows<'a> {
+    file: &'a (PathBuf, File),
+    entry: &'a Entry,
+    bytes: Vec<u8>,
+    elements: Vec<f32>,
+}
+
+impl Source {
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Source, ConvertError> {
+        let open = |path: &PathBuf| Ok((path.clone(), File::open(path).map_err(ConvertError::io(path))?));
+        Ok(Source { files: paths.iter().map(open).collect::<Result<_, ConvertError>>()? })
+    }
+
+    pub(crate) fn rows<'a>(&'a self, entry: &'a Entry) -> Rows<'a> {
+        let row = entry.origin.row_bytes as usize;
+        Rows { file: &self.files[entry.origin.file], entry, bytes: vec![0; row], elements: Vec::new() }
+    }
+}
+
+impl Rows<'_> {
+    /// The bytes of the row that becomes row `row`.
+    pub(crate) fn bytes(&mut self, row: u64) -> Result<&[u8], ConvertError> {
+        let origin = &self.entry.origin;
+        let row = self.entry.pairs.map_or(row, |pairs| pairs.source_row(row));
+        let (path, file) = self.file;
+        let at = origin.offset + row * origin.row_bytes;
+        file.read_exact_at(&mut self.bytes, at).map_err(ConvertError::io(path))?;
+        Ok(&self.bytes)
+    }
+
+    /// Its elements, as they are to be in the result before they are rounded.
+    pub(crate) fn elements(&mut self, row: u64) -> Result<&[f32], ConvertError> {
+        self.bytes(row)?;
+        elements(self.entry.origin.kind, &self.bytes, &mut self.elements);
+        let offset = self.entry.offset;
+        self.elements.iter_mut().for_each(|value| *value -= offset);
+        Ok(&self.elements)
+    }
+}
+
+/// Writes all files into a directory and gives their lengths together.
 pub(crate) fn write(
-    source: &Path,
-    gguf: &Gguf,
+    source: &Source,
     plan: &Plan,
     to: &Path,
-    progress: Progress<'_>,
+    watch: &mut Watch<'_>,
 ) -> Result<u64, ConvertError> {
-    let from = File::open(source).map_err(ConvertError::io(source))?;
-    let out = File::create(to).map_err(ConvertError::io(to))?;
-    let mut out = BufWriter::with_capacity(1 << 20, out);
-    let header = header(plan);
-    let mut bytes = 8 + header.len() as u64;
-    out.write_all(&(header.len() as u64).to_le_bytes()).map_err(ConvertError::io(to))?;
-    out.write_all(header.as_bytes()).map_err(ConvertError::io(to))?;
-    let (mut done, total) = (0, gguf.tensors().iter().map(|tensor| tensor.bytes).sum());
-    for entry in &plan.entries {
-        let tensor = &gguf.tensors()[entry.source];
-        for part in parts(entry, tensor, &read(&from, gguf, tensor).map_err(ConvertError::io(source))?) {
-            out.write_all(&part).map_err(ConvertError::io(to))?;
-            bytes += part.len() as u64;
+    let mut total = 0;
+    for (number, entries) in plan.files.iter().enumerate() {
+        let entries = &plan.entries[entries.clone()];
+        let path = to.join(plan.file_name(number));
+        let outputs = entries.iter().flat_map(Entry::outputs);
+        let text =
+            Header::text(outputs.map(|output| (output.name, output.dtype, output.shape, output.bytes)));
+        let mut file = File::create_new(&path).map_err(ConvertError::io(&path))?;
+        file.write_all(&(text.len() as u64).to_le_bytes()).map_err(ConvertError::io(&path))?;
+        file.write_all(text.as_bytes()).map_err(ConvertError::io(&path))?;
+        let mut at = 8 + text.len() as u64;
+        for entry in entries {
+            at = tensor(&mut source.rows(entry), &path, at, watch)?;
         }
-        done += tensor.bytes;
-        progress(done, total);
+        file.sync_all().map_err(ConvertError::io(&path))?;
+        total += at;
     }
-    let file = out.into_inner().map_err(|error| ConvertError::io(to)(error.into_error()))?;
-    file.sync_all().map_err(ConvertError::io(to))?;
-    Ok(bytes)
+    Ok(total)
 }
 
-fn header(plan: &Plan) -> String {
-    let (mut entries, mut at) = (Map::new(), 0);
-    entries.insert("__metadata__".to_owned(), json!({"format": "mlx"}));
-    for output in plan.entries.iter().flat_map(Entry::outputs) {
-        let offsets = [at, at + output.bytes];
-        let entry = json!({"dtype": output.dtype, "shape": output.shape, "data_offsets": offsets});
-        entries.insert(output.name, entry);
+/// Writes what a tensor becomes, from byte `at` on, and gives the byte behind it.
+fn tensor(rows: &mut Rows<'_>, path: &Path, mut at: u64, watch: &mut Watch<'_>) -> Result<u64, ConvertError> {
+    let entry = rows.entry;
+    let mut outs = Vec::new();
+    for output in entry.outputs() {
+        let mut out = OpenOptions::new().write(true).open(path).map_err(ConvertError::io(path))?;
+        out.seek(SeekFrom::Start(at)).map_err(ConvertError::io(path))?;
+        outs.push(BufWriter::with_capacity(1 << 20, out));
         at += output.bytes;
     }
-    let mut header = Value::Object(entries).to_string();
-    // Tensors then begin at a multiple of eight bytes.
-    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
-    header
-}
-
-/// The bytes of a tensor of the source.
-pub(crate) fn read(from: &File, gguf: &Gguf, tensor: &TensorInfo) -> std::io::Result<Vec<u8>> {
-    let count = usize::try_from(tensor.bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
-    let mut bytes = vec![0; count];
-    from.read_exact_at(&mut bytes, gguf.data_offset() + tensor.offset)?;
-    Ok(bytes)
-}
-
-/// The row of the source that becomes row `row`: pairs that stand side by side come to stand half a head apart.
-pub(crate) fn source_row(entry: &Entry, row: u64) -> u64 {
-    let Some(heads) = entry.named.interleaved else { return row };
-    let size = entry.rows / heads;
-    let (head, at) = (row / size, row % size);
-    head * size + (at % (size / 2)) * 2 + at / (size / 2)
-}
-
-/// The bytes of each output.
-fn parts(entry: &Entry, tensor: &TensorInfo, bytes: &[u8]) -> Vec<Vec<u8>> {
-    let row_bytes = bytes.len() / entry.rows as usize;
-    let row = |row: u64| &bytes[source_row(entry, row) as usize * row_bytes..][..row_bytes];
-    let Some(bits) = entry.bits() else {
-        let (mut out, mut values) = (Vec::with_capacity(bytes.len()), Vec::new());
-        for number in 0..entry.rows {
-            elements(tensor.kind, row(number), &mut values);
-            values.iter().for_each(|value| entry.plain.put(value - entry.named.offset, &mut out));
-        }
-        return vec![out];
-    };
-    let (mut codes, mut scales, mut biases) = (Vec::with_capacity(bytes.len()), Vec::new(), Vec::new());
+    let mut packed = Packed::default();
     for number in 0..entry.rows {
-        groups(tensor.kind, row(number), |group| {
-            pack(&group.codes, bits, &mut codes);
-            entry.plain.put(group.scale, &mut scales);
-            entry.plain.put(group.bias, &mut biases);
-        });
+        row(rows, number, &mut packed)?;
+        let parts = [&mut packed.words, &mut packed.scales, &mut packed.biases];
+        for (out, part) in outs.iter_mut().zip(parts) {
+            out.write_all(part).map_err(ConvertError::io(path))?;
+            part.clear();
+        }
+        watch.step(entry.origin.row_bytes)?;
     }
-    vec![codes, scales, biases]
-}
-
-/// Eight codes are `bits` bytes, lowest bits first.
-fn pack(codes: &[u8], bits: u32, out: &mut Vec<u8>) {
-    for eight in codes.chunks_exact(8) {
-        let word = eight.iter().rev().fold(0_u64, |word, code| word << bits | u64::from(*code));
-        out.extend(&word.to_le_bytes()[..bits as usize]);
+    for out in outs {
+        out.into_inner().map_err(|error| ConvertError::io(path)(error.into_error()))?;
     }
+    Ok(at)
 }
 
-/// The opposite of what is packed: the codes of a row.
-pub(crate) fn unpack(bytes: &[u8], bits: u32) -> impl Iterator<Item = u8> {
-    bytes.chunks_exact(bits as usize).flat_map(move |chunk| {
-        let word = chunk.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
-        (0..8).map(move |at| ((word >> (at * bits)) & ((1 << bits) - 1)) as u8)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{pack, unpack};
-
-    #[test]
-    fn codes_of_any_width_go_there_and_back() {
-        for bits in [2, 3, 4, 5, 6, 8] {
-            let codes: Vec<u8> = (0..64_u32).map(|at| ((at * 29 + 7) % (1 << bits)) as u8).collect();
-            let mut packed = Vec::new();
-            pack(&codes, bits, &mut packed);
-            assert_eq!(packed.len(), 8 * bits as usize);
-            assert_eq!(unpack(&packed, bits).collect::<Vec<u8>>(), codes);
+/// One row as it is in the result; what has no groups is in `words`.
+fn row(rows: &mut Rows<'_>, number: u64, packed: &mut Packed) -> Result<(), ConvertError> {
+    let (entry, plain) = (rows.entry, rows.entry.plain);
+    match entry.way {
+        Way::Copied => packed.words.extend(rows.bytes(number)?),
+        Way::Floats => {
+            for value in rows.elements(number)? {
+                if value.is_finite() && !plain.round(*value).is_finite() {
+                    let why = format!("row {number} has {value:e}, which {} has not; bf16 has", plain.name());
+                    return Err(ConvertError::tensor(&entry.name, why));
+                }
+                plain.put(*value, &mut packed.words);
+            }
+        }
+        Way::Repacked(form) => groups(entry.origin.kind, rows.bytes(number)?, |group| {
+            pack(&group.codes, form.bits(), &mut packed.words);
+            plain.put(group.scale, &mut packed.scales);
+            plain.put(group.bias, &mut packed.biases);
+        }),
+        Way::Quantized(form) => {
+            rows.elements(number)?;
+            rows.elements.iter_mut().for_each(|value| *value = plain.round(*value));
+            if let Some(value) = rows.elements.iter().find(|value| !value.is_finite()) {
+                let why =
+                    format!("row {number} has {value} as {}, which has no code", plain.name().to_lowercase());
+                return Err(ConvertError::tensor(&entry.name, why));
+            }
+            form.quantize(&rows.elements, plain, packed);
         }
     }
+    Ok(())
 }

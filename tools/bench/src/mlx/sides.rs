@@ -1,9 +1,10 @@
 //! The servers that are compared, on directories that hold the same weights.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sf_convert::{Options, gguf_to_mlx};
+use sf_convert::Options;
 
 use super::MlxOptions;
 use crate::error::BenchError;
@@ -79,7 +80,9 @@ impl<'a> Programs<'a> {
         let gguf = sysinfo::model_dir().join("SmolLM2-135M-Instruct.Q4_1.gguf");
         let at = |name: &str| self.work.join(name);
         let q4 = at("q4");
-        gguf_to_mlx(&gguf, &q4, Options::default(), &mut |_, _| {}).map_err(|error| BenchError::Command {
+        let converted =
+            sf_convert::convert(&gguf, &q4, &Options::default(), &mut |_, _| ControlFlow::Continue(()));
+        converted.map_err(|error| BenchError::Command {
             command: format!("converting {}", gguf.display()),
             how: error.to_string(),
         })?;
