@@ -3,7 +3,7 @@
  * One shared library, one exported symbol, plain C99 (and C++11). A runtime imports nothing from
  * the host: services arrive in `sfr_host`. Nothing but <stddef.h> and <stdint.h> is included.
  *
- * This is ABI 0.1. While the major is 0 the host and the runtime must agree on both numbers
+ * This is ABI 0.2. While the major is 0 the host and the runtime must agree on both numbers
  * exactly; from 1.0 on, minors only add (see abi/README.md).
  *
  * LAYOUT
@@ -49,7 +49,7 @@ extern "C" {
 #endif
 
 #define SFR_ABI_MAJOR 0u
-#define SFR_ABI_MINOR 1u
+#define SFR_ABI_MINOR 2u
 
 #if defined(_WIN32)
 #define SFR_CALL __cdecl
@@ -384,8 +384,40 @@ typedef struct sfr_kv_vt {
   sfr_status(SFR_CALL *import_state)(sfr_model *model, const void *bytes, uint64_t len, uint64_t *lane, sfr_error *err);
 } sfr_kv_vt;
 
+/* ------------------------------------------------------------------ "sf.embed/1": optional */
+#define SFR_POOLING_MODEL 0u /* as the model's own files say */
+#define SFR_POOLING_MEAN 1u  /* of all tokens */
+#define SFR_POOLING_FIRST 2u /* the first token's vector */
+#define SFR_POOLING_LAST 3u  /* the last token's */
+
+#define SFR_NORMALIZE_MODEL 0u /* as the model's own files say */
+#define SFR_NORMALIZE_YES 1u   /* to a length of one */
+#define SFR_NORMALIZE_NO 2u
+
+/* Texts to be turned into vectors. Lanes have no part in it. A text's vector does not depend on the others. */
+typedef struct sfr_embed {
+  uint32_t struct_size;
+  uint32_t flags;     /* none defined */
+  sfr_array tokens;   /* of uint32_t, stride 4, an address: the tokens of all texts back to back */
+  sfr_array lengths;  /* of uint32_t, stride 4, an address: tokens of each text, 1 or more; their sum is tokens.count */
+  uint32_t pooling;   /* SFR_POOLING_ */
+  uint32_t normalize; /* SFR_NORMALIZE_ */
+  const sfr_control *control; /* may be NULL; outlives the call */
+} sfr_embed;
+
+/* From the model's get_interface. Its describe() says "embedding":{"dims":..,"pooling":..,"normalized":..,
+ * "tokens_max":..}: a text of more tokens is SFR_E_ARG. A model that makes vectors only refuses lane_create with
+ * SFR_E_UNSUPPORTED. */
+typedef struct sfr_embed_vt {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  /* [model] out gets lengths.count * dims floats of 32 bits, a text's vector after the other; `needed` follows from the
+   * request alone, so a small buffer costs no work. SFR_E_CANCELLED when abort_seq was raised. */
+  sfr_status(SFR_CALL *embed)(sfr_model *model, const sfr_embed *req, sfr_buf *out, sfr_error *err);
+} sfr_embed_vt;
+
 /* Reserved ids whose tables a later minor declares; every get_interface answers NULL for them until then:
- * "sf.sampler/1" "sf.lora/1" "sf.embed/1" "sf.media/1" "sf.transcribe/1" "sf.spec/1" "sf.stage/1", and of the host
+ * "sf.sampler/1" "sf.lora/1" "sf.media/1" "sf.transcribe/1" "sf.spec/1" "sf.stage/1", and of the host
  * "sfh.mem/1" "sfh.threads/1" "sfh.trace/1". */
 
 /* ------------------------------------------------------------------ the runtime */

@@ -250,6 +250,22 @@ pub struct ModelDescription {
     /// Overrides of the static capabilities for this model.
     #[serde(default)]
     pub capabilities: BTreeMap<String, BTreeMap<String, Capability>>,
+    /// What its vectors are, of a model that offers `sf.embed/1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingFacts>,
+}
+
+/// The vectors that a model makes of texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbeddingFacts {
+    /// Elements of a vector.
+    pub dims: u32,
+    /// How the tokens' vectors become one unless a request says otherwise: `mean`, `first`, `last`.
+    pub pooling: String,
+    /// Whether vectors have a length of one unless a request says otherwise.
+    pub normalized: bool,
+    /// Tokens of the longest text.
+    pub tokens_max: u32,
 }
 
 /// Facts about an open model.

@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_void};
 
 pub const SFR_ABI_MAJOR: u32 = 0;
-pub const SFR_ABI_MINOR: u32 = 1;
+pub const SFR_ABI_MINOR: u32 = 2;
 
 /// Name of the one exported symbol, without a terminating NUL.
 pub const SFR_ENTRY_NAME: &str = "superfluid_runtime_v1";
@@ -72,6 +72,15 @@ pub const SF_ENGINE_1: &core::ffi::CStr = c"sf.engine/1";
 pub const SF_INSPECT_1: &core::ffi::CStr = c"sf.inspect/1";
 pub const SF_TOKENIZER_1: &core::ffi::CStr = c"sf.tokenizer/1";
 pub const SF_KV_1: &core::ffi::CStr = c"sf.kv/1";
+pub const SF_EMBED_1: &core::ffi::CStr = c"sf.embed/1";
+
+pub const SFR_POOLING_MODEL: u32 = 0;
+pub const SFR_POOLING_MEAN: u32 = 1;
+pub const SFR_POOLING_FIRST: u32 = 2;
+pub const SFR_POOLING_LAST: u32 = 3;
+pub const SFR_NORMALIZE_MODEL: u32 = 0;
+pub const SFR_NORMALIZE_YES: u32 = 1;
+pub const SFR_NORMALIZE_NO: u32 = 2;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -266,6 +275,18 @@ pub struct SfrEstimate {
     pub bytes_compute: u64,
     pub ctx_trained: u32,
     pub lanes_max: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SfrEmbed {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub tokens: SfrArray,
+    pub lengths: SfrArray,
+    pub pooling: u32,
+    pub normalize: u32,
+    pub control: *const SfrControl,
 }
 
 #[repr(C)]

@@ -160,6 +160,21 @@ pub struct SfrKvVt {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct SfrEmbedVt {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub embed: Option<
+        unsafe extern "C" fn(
+            model: *mut SfrModel,
+            req: *const SfrEmbed,
+            out: *mut SfrBuf,
+            err: *mut SfrError,
+        ) -> SfrStatus,
+    >,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct SfrRuntime {
     pub struct_size: u32,
     pub abi_major: u32,

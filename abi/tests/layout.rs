@@ -63,6 +63,8 @@ fn mirror() -> Vec<Record> {
         "sfr_inspect_vt" SfrInspectVt { struct_size reserved0 inspect estimate }
         "sfr_tokenizer_vt" SfrTokenizerVt { struct_size reserved0 open close encode token_bytes facts }
         "sfr_kv_vt" SfrKvVt { struct_size reserved0 fork export_size export_state import_state }
+        "sfr_embed" SfrEmbed { struct_size flags tokens lengths pooling normalize control }
+        "sfr_embed_vt" SfrEmbedVt { struct_size reserved0 embed }
         "sfr_runtime" SfrRuntime { struct_size abi_major abi_minor abi_minor_min_host descriptor_json init shutdown
             probe get_interface }
     }
@@ -83,6 +85,8 @@ fn mirror_constants() -> BTreeMap<&'static str, i128> {
         SFR_T_BOOL SFR_T_I64 SFR_T_F64 SFR_T_STR SFR_OPT_MUST
         SFR_HONOURED_UNSEEN SFR_HONOURED_EXACTLY SFR_HONOURED_APPROXIMATELY SFR_HONOURED_IGNORED
         SFR_NONE SFR_DTYPE_F32 SFR_DTYPE_F16 SFR_DTYPE_BF16 SFR_RESULT_YIELDED SFR_ENCODE_SPECIAL SFR_ENCODE_ADD_BOS
+        SFR_POOLING_MODEL SFR_POOLING_MEAN SFR_POOLING_FIRST SFR_POOLING_LAST
+        SFR_NORMALIZE_MODEL SFR_NORMALIZE_YES SFR_NORMALIZE_NO
     }
 }
 
@@ -192,7 +196,7 @@ fn the_mirror_has_no_constant_that_the_header_lacks() {
 fn strings_and_interface_ids_are_the_headers() {
     assert!(HEADER.contains(&format!("#define SFR_ENTRY_NAME \"{SFR_ENTRY_NAME}\"")));
     assert!(HEADER.contains(&format!("section(\"{SFR_DESCRIPTOR_SECTION_ELF}\")")));
-    for id in [SF_ENGINE_1, SF_INSPECT_1, SF_TOKENIZER_1, SF_KV_1] {
+    for id in [SF_ENGINE_1, SF_INSPECT_1, SF_TOKENIZER_1, SF_KV_1, SF_EMBED_1] {
         assert!(HEADER.contains(&format!("\"{}\"", id.to_str().unwrap())), "{id:?}");
     }
 }

@@ -67,8 +67,8 @@ fn what_is_wrong_with_a_descriptor_is_said() {
         with(&descriptor("acme", "1", r#""options":[{"key":"a","type":"int","min":2,"max":1}]"#)),
         with(&descriptor("acme", "1", r#""options":[{"key":"a","type":"bool"},{"key":"a","type":"int"}]"#)),
         with(&descriptor("acme", "1", r#""options":[{"key":"A B","type":"str"}]"#)),
-        with(&descriptor("acme", "1", "").replace("[0,1]", "[0,2]")),
-        with(&descriptor("acme", "1", "").replace("[0,1]", "[1,0]")),
+        with(&descriptor("acme", "1", "").replace("[0,2]", "[0,3]")),
+        with(&descriptor("acme", "1", "").replace("[0,2]", "[1,0]")),
         with(&descriptor("acme", "1", r#""requires":{"cpu":["avx2","avx512f","amx_tile"]}"#)),
         with(&descriptor("acme", "1", r#""requires":{"os":["plan9","haiku"]}"#)),
         with(&descriptor("acme", "1", r#""requires":{"cpu":["avx2"]}"#)),
@@ -82,8 +82,8 @@ fn what_is_wrong_with_a_descriptor_is_said() {
         acme [user] bad descriptor: option "a" has a range that holds nothing (runtime.bad_descriptor)
         acme [user] bad descriptor: option "a" is declared twice (runtime.bad_descriptor)
         acme [user] bad descriptor: option "A B" is not [a-z0-9-]+, at most 64 bytes (runtime.bad_descriptor)
-        acme 1 [user] built for ABI 0.2, this host has 0.1 (runtime.abi)
-        acme 1 [user] built for ABI 1.0, this host has 0.1 (runtime.abi)
+        acme 1 [user] built for ABI 0.3, this host has 0.2 (runtime.abi)
+        acme 1 [user] built for ABI 1.0, this host has 0.2 (runtime.abi)
         acme 1 [user] needs CPU features that this machine lacks: avx512f, amx_tile (runtime.cpu)
         acme 1 [user] needs the system plan9 or haiku, this is $OS (runtime.os)
         acme 1 [user] usable"#]].assert_eq(&text);
@@ -122,7 +122,7 @@ fn a_library_that_differs_from_its_manifest_is_refused() {
         acme 1.2.3 [user] SHA-256 of $DIR/acme/libfake.so is <sha256>, its manifest says <sha256> (runtime.hash_mismatch)
         acme 1.2.3 [user] no library for $OS $ARCH; it has plan9 $ARCH (runtime.platform)
         acme 1.2.3 [user] cannot read $DIR/acme/nowhere.so: No such file or directory (os error 2) (runtime.unreadable)
-        acme 1.2.4 [user] manifest and library describe different runtimes: from byte 51 on, the manifest has "4\",\"abi\":[0,1]}", the library "3\",\"abi\":[0,1]}" (runtime.descriptor_mismatch)
+        acme 1.2.4 [user] manifest and library describe different runtimes: from byte 51 on, the manifest has "4\",\"abi\":[0,2]}", the library "3\",\"abi\":[0,2]}" (runtime.descriptor_mismatch)
         acme 1.2.3 [user] manifest and library describe different runtimes: from byte 22 on, the manifest has " 1,\"id\":\"acme\",\"version\"", the library "1,\"id\":\"acme\",\"version\":" (runtime.descriptor_mismatch)
         acme 1.2.3 [user] $DIR/acme/libfake.so has no descriptor section .sfr_desc (runtime.no_descriptor)
         acme 1.2.3 [user] $DIR/acme/libfake.so is not a library for this machine: Unknown file magic (runtime.not_a_library)"#]].assert_eq(&text);

@@ -98,7 +98,7 @@ fn the_json_of_a_catalog_is_stable() {
               "sha256": "<sha256>",
               "abi": [
                 0,
-                1
+                2
               ],
               "isolation": "any",
               "formats": [

@@ -29,7 +29,7 @@ fn compile(include: &Path) {
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     for (name, flags) in if arch == "x86_64" { X86_64 } else { OTHERS } {
         let mut build = plain();
-        build.file("shim/kernels.cpp").file("shim/linear.cpp").opt_level(3);
+        build.file("shim/kernels.cpp").file("shim/linear.cpp").file("shim/encoder.cpp").opt_level(3);
         build.define("SF_VARIANT", *name).define("SF_VARIANT_NAME", format!("\"{name}\"").as_str());
         flags.iter().for_each(|flag| {
             build.flag(flag);

@@ -52,7 +52,7 @@ fn the_manifest_carries_the_sections_very_bytes() {
     assert_eq!(raw.libraries[0].size, fs::metadata(library(&folder)).unwrap().len());
 
     let descriptor: Descriptor = serde_json::from_str(raw.descriptor.get()).unwrap();
-    assert_eq!((descriptor.id.as_str(), descriptor.abi), ("sample", [0, 1]));
+    assert_eq!((descriptor.id.as_str(), descriptor.abi), ("sample", [0, 2]));
     assert!(matches!(descriptor.capabilities["kv"]["export"], Capability::Yes(_)));
 }
 

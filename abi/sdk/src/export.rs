@@ -92,6 +92,12 @@ impl<R: Exported> Tables<R> {
         export_state: Some(slots::export_state::<R>),
         import_state: Some(slots::import_state::<R>),
     };
+    /// For a model that makes vectors.
+    pub(crate) const EMBED: &'static SfrEmbedVt = &SfrEmbedVt {
+        struct_size: size_of::<SfrEmbedVt>() as u32,
+        reserved0: 0,
+        embed: Some(slots::embed::<R>),
+    };
     pub(crate) const INSPECT: &'static SfrInspectVt = &SfrInspectVt {
         struct_size: size_of::<SfrInspectVt>() as u32,
         reserved0: 0,

@@ -49,11 +49,12 @@
 //!
 //! sf_abi_sdk::export_runtime!(
 //!     Successor,
-//!     descriptor = r#"{"descriptor_version":1,"id":"successor","version":"0.1.0","abi":[0,1],"interfaces":["sf.engine/1"]}"#
+//!     descriptor = r#"{"descriptor_version":1,"id":"successor","version":"0.1.0","abi":[0,2],"interfaces":["sf.engine/1"]}"#
 //! );
 //! # fn main() {}
 //! ```
 
+mod embed;
 mod envelope;
 pub mod export;
 mod fault;
@@ -68,6 +69,7 @@ mod slots;
 mod step;
 mod wire;
 
+pub use embed::{EmbedPlan, Normalize, Pooling};
 pub use fault::{Code, Fault, Scope};
 pub use host::{Host, Level};
 pub use lanes::Lane;
@@ -75,4 +77,6 @@ pub use open::{Control, OpenRequest, Options};
 pub use plan::{Feed, Plan, Row, StepWriter};
 pub use runtime::{Estimate, Model, NoTokenizer, Runtime, Shape, Stats, Tokenizer};
 pub use sf_abi;
-pub use sf_abi::descriptor::{Capability, Device, ModelDescription, ModelFacts, ProbeAnswer, True};
+pub use sf_abi::descriptor::{
+    Capability, Device, EmbeddingFacts, ModelDescription, ModelFacts, ProbeAnswer, True,
+};

@@ -4,8 +4,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use sf_abi::descriptor::EmbeddingFacts;
 use sf_abi::*;
 
+use crate::embed::Texts;
 use crate::envelope::{self, HEAD_BYTES, Identity};
 use crate::fault::{Code, Fault, Scope};
 use crate::lanes::{Lane, Lanes};
@@ -21,6 +23,8 @@ pub(crate) struct Handle<M> {
     stats: Mutex<SfrStats>,
     description: String,
     exports: bool,
+    embeds: bool,
+    lanes: bool,
 }
 
 /// The part that only one `[model]` call at a time may touch.
@@ -30,6 +34,10 @@ pub(crate) struct Core<M> {
     lanes: Lanes,
     step: StepState,
     identity: Identity,
+    embedding: Option<EmbeddingFacts>,
+    lanes_offered: bool,
+    texts: Texts,
+    vectors: Vec<f32>,
     steps: u64,
     tokens_fed: u64,
     /// Words of the panic that made the model unusable.
@@ -40,10 +48,12 @@ impl<M: Model> Handle<M> {
     /// `descriptor` is the runtime's, a part of the identity of what the model saves.
     pub(crate) fn new(model: M, descriptor: &str) -> Result<Handle<M>, Fault> {
         let shape = model.shape();
-        let description = serde_json::to_string(&model.describe()).map_err(|error| {
+        let described = model.describe();
+        let description = serde_json::to_string(&described).map_err(|error| {
             Fault::new(Code::Internal, format!("the model's description is not JSON: {error}"))
         })?;
-        let exports = model.exports();
+        let lanes_offered = model.has_lanes();
+        let exports = lanes_offered && model.exports();
         let words = if exports { model.identity() } else { String::new() };
         let core = Core {
             model,
@@ -51,16 +61,29 @@ impl<M: Model> Handle<M> {
             lanes: Lanes::new(shape.lanes_max),
             step: StepState::new(),
             identity: Identity::new(descriptor, &words),
+            embedding: described.embedding,
+            lanes_offered,
+            texts: Texts::new(),
+            vectors: Vec::new(),
             steps: 0,
             tokens_fed: 0,
             dead: None,
         };
         let stats = Mutex::new(core.snapshot());
-        Ok(Handle { core: Mutex::new(core), stats, description, exports })
+        let (embeds, lanes) = (core.embedding.is_some(), core.lanes_offered);
+        Ok(Handle { core: Mutex::new(core), stats, description, exports, embeds, lanes })
     }
 
     pub(crate) fn exports(&self) -> bool {
         self.exports
+    }
+
+    pub(crate) fn has_lanes(&self) -> bool {
+        self.lanes
+    }
+
+    pub(crate) fn embeds(&self) -> bool {
+        self.embeds
     }
 
     pub(crate) fn description(&self) -> &str {
@@ -126,6 +149,9 @@ impl<M: Model> Core<M> {
 
     pub(crate) fn lane_create(&mut self) -> Result<u64, Fault> {
         self.step.idle()?;
+        if !self.lanes_offered {
+            return Err(Fault::new(Code::Unsupported, "an encoder makes no text, it has no lanes"));
+        }
         let lane = self.lanes.take(0)?;
         self.keep(lane, |model| model.lane_create(lane))
     }
@@ -179,6 +205,33 @@ impl<M: Model> Core<M> {
         }
         let lane = self.lanes.take(len)?;
         self.keep(lane, |model| model.import(lane, len, state))
+    }
+
+    /// Vectors of texts, into the caller's buffer.
+    ///
+    /// # Safety
+    /// `req` and `out` follow the header.
+    pub(crate) unsafe fn embed(&mut self, req: *const SfrEmbed, out: *mut SfrBuf) -> Result<(), Fault> {
+        self.step.idle()?;
+        let Some(facts) = &self.embedding else {
+            return Err(Fault::new(Code::Unsupported, "this model makes no vectors"));
+        };
+        // SAFETY: the caller's promise.
+        let request = unsafe { wire::read(req, "embed") }?;
+        // SAFETY: the header says that the page outlives the call.
+        let control = unsafe { Control::new(request.control) }?;
+        // SAFETY: `request` was just read and the caller promises its arrays.
+        unsafe { self.texts.load(&request, self.shape.vocab, facts.tokens_max) }?;
+        let floats = self.texts.count() * facts.dims as usize;
+        // SAFETY: the buffer is the caller's, for this call.
+        let room = unsafe { wire::room(out, floats as u64 * 4) }?;
+        self.vectors.clear();
+        self.vectors.resize(floats, 0.0);
+        self.model.embed(&self.texts.plan(control), &mut self.vectors)?;
+        for (to, value) in room.chunks_exact_mut(4).zip(&self.vectors) {
+            to.copy_from_slice(&value.to_ne_bytes());
+        }
+        Ok(())
     }
 
     pub(crate) fn lane_free(&mut self, lane: u64) -> Result<(), Fault> {

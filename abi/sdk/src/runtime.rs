@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sf_abi::descriptor::{ModelDescription, ProbeAnswer};
 
+use crate::embed::EmbedPlan;
 use crate::fault::{Code, Fault};
 use crate::host::Host;
 use crate::lanes::Lane;
@@ -141,6 +142,11 @@ pub trait Model: Send + 'static {
         Stats::default()
     }
 
+    /// Whether it can have lanes; one that only makes vectors has none, and `sf.kv/1` neither. Asked once.
+    fn has_lanes(&self) -> bool {
+        true
+    }
+
     /// A new, empty lane in a free slot.
     ///
     /// # Errors
@@ -210,6 +216,16 @@ pub trait Model: Send + 'static {
     fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
         let _ = (lane, len, state);
         Err(Fault::new(Code::Unsupported, "this model does not import lanes"))
+    }
+
+    /// Writes a vector per text into `out`, one after the other, `dims` floats each. Offered as `sf.embed/1` when
+    /// [`Model::describe`] tells of an embedding; texts then have tokens of the vocabulary, and no more than it says.
+    ///
+    /// # Errors
+    /// `Cancelled` when the plan's control says so; `out` is then of no use.
+    fn embed(&mut self, plan: &EmbedPlan<'_>, out: &mut [f32]) -> Result<(), Fault> {
+        let _ = (plan, out);
+        Err(Fault::new(Code::Unsupported, "this model makes no vectors"))
     }
 
     /// Runs one ragged batch. Feeds are of live lanes at the right position, with tokens of the vocabulary.

@@ -275,11 +275,12 @@ pub(crate) unsafe extern "C" fn model_interface<R: Exported>(
     let id = unsafe { c_str(id) };
     // SAFETY: the handle is the caller's.
     let Ok(handle) = (unsafe { handle::<R>(model) }) else { return core::ptr::null() };
-    let table = match id {
-        Some(id) if id == SF_KV_1 => Tables::<R>::kv(handle.exports()),
-        _ => None,
-    };
-    table.map_or(core::ptr::null(), |table| core::ptr::from_ref(table).cast())
+    match id {
+        Some(id) if id == SF_KV_1 && handle.has_lanes() => Tables::<R>::kv(handle.exports())
+            .map_or(core::ptr::null(), |table| core::ptr::from_ref(table).cast()),
+        Some(id) if id == SF_EMBED_1 && handle.embeds() => core::ptr::from_ref(Tables::<R>::EMBED).cast(),
+        _ => core::ptr::null(),
+    }
 }
 
 pub(crate) unsafe extern "C" fn fork<R: Exported>(
@@ -354,6 +355,22 @@ pub(crate) unsafe extern "C" fn import_state<R: Exported>(
         let id = unsafe { handle::<R>(model) }?.with(|core| core.import(envelope))?;
         // SAFETY: checked above.
         unsafe { wire::put(lane, id, "lane") }
+    };
+    // SAFETY: `err` is the caller's.
+    unsafe { guard(err, call) }
+}
+
+pub(crate) unsafe extern "C" fn embed<R: Exported>(
+    model: *mut SfrModel,
+    req: *const SfrEmbed,
+    out: *mut SfrBuf,
+    err: *mut SfrError,
+) -> SfrStatus {
+    let call = || {
+        // SAFETY: the handle is the caller's.
+        let handle = unsafe { handle::<R>(model) }?;
+        // SAFETY: the request follows the header, the buffer is the caller's.
+        handle.with(|core| unsafe { core.embed(req, out) })
     };
     // SAFETY: `err` is the caller's.
     unsafe { guard(err, call) }

@@ -35,7 +35,19 @@ macro_rules! sized {
         const _: () = assert!(offset_of!($t, struct_size) == 0);
     )*};
 }
-sized!(SfrError, SfrHost, SfrOpen, SfrPlan, SfrResult, SfrStats, SfrEstimate, SfrProbe, SfrQuery, SfrControl);
+sized!(
+    SfrError,
+    SfrHost,
+    SfrOpen,
+    SfrPlan,
+    SfrResult,
+    SfrStats,
+    SfrEstimate,
+    SfrProbe,
+    SfrQuery,
+    SfrControl,
+    SfrEmbed
+);
 
 macro_rules! records {
     ($($t:ty),*) => {$(

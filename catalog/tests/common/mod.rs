@@ -20,7 +20,7 @@ pub(crate) const LIBRARY: &str = "libfake.so";
 /// A descriptor with an id, a version and more fields, in canonical order where it matters to nobody.
 pub(crate) fn descriptor(id: &str, version: &str, more: &str) -> String {
     let comma = if more.is_empty() { "" } else { "," };
-    format!(r#"{{"descriptor_version":1,"id":"{id}","version":"{version}","abi":[0,1]{comma}{more}}}"#)
+    format!(r#"{{"descriptor_version":1,"id":"{id}","version":"{version}","abi":[0,2]{comma}{more}}}"#)
 }
 
 /// Reads GGUF and can do a few things.

@@ -117,6 +117,7 @@ impl Inference for Babble {
             state: ModelState::Ready,
             context_window: None,
             runtime: None,
+            workload: Default::default(),
             chat: true,
             self_test: "passed".to_owned(),
         }]

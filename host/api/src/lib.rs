@@ -38,11 +38,19 @@
 //! or the tokenizer does not keep it apart from its neighbours. `add_generation_prompt` (default `true`) and
 //! `continue_final_message` say how the prompt ends. What would not fit into the window is rendered, with a warning.
 //!
+//! # Vectors
+//!
+//! `POST /v1/embeddings`: `input` is a string, strings, tokens or arrays of tokens, at most 2048 of them; text gets the tokens
+//! that open and close it, tokens are taken as they are. `encoding_format` is `float` or `base64` (floats of 32 bits,
+//! little-endian). `dimensions` is refused unless it is what the model's vectors have. An input that is longer than the model
+//! takes is a 400 that names it. A vector does not depend on what is embedded beside it.
+//!
 //! `GET` and `PUT /v1/scheduling`: `{"background_every": n}`, 1 to 1024: background requests run in every n-th tick while
 //! others have work.
 
 mod answer;
 mod body;
+mod embeddings;
 mod fields;
 mod gate;
 mod ids;

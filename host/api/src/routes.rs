@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
-use sf_core::ports::{Inference, ModelCard, ModelState, Tuning};
+use sf_core::ports::{Inference, ModelCard, ModelState, Tuning, Workload};
 use sf_core::{Fault, FaultKind, Token, limits};
 
 use crate::answer::{self, Timing};
@@ -22,7 +22,7 @@ use crate::request::Order;
 use crate::settings::ApiSettings;
 use crate::terms::Terms;
 use crate::warnings;
-use crate::{body, gate, render, request};
+use crate::{body, embeddings, gate, render, request};
 
 /// Who can reach the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,6 @@ const LATER: &[&str] = &[
     "/v1/runtimes",
     "/v1/responses",
     "/v1/responses/{*rest}",
-    "/v1/embeddings",
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
     "/v1/files",
@@ -81,6 +80,7 @@ pub fn router(inference: Arc<dyn Inference>, settings: ApiSettings, exposure: Ex
         .route("/v1/chat/completions", post(chat))
         .route("/v1/chat/completions/render", post(render::render))
         .route("/v1/completions", post(text))
+        .route("/v1/embeddings", post(embeddings::embeddings))
         .route("/v1/tokenize", post(tokenize))
         .route("/v1/detokenize", post(detokenize))
         .route("/v1/scheduling", get(scheduling).put(schedule));
@@ -170,8 +170,16 @@ fn card(card: &ModelCard) -> Value {
         "context_window": card.context_window,
         "runtime": card.runtime,
         "chat": card.chat,
+        "workload": workload(card.workload),
         "self_test": card.self_test,
     })
+}
+
+fn workload(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Text => "text",
+        Workload::Embedding => "embedding",
+    }
 }
 
 fn state(state: &ModelState) -> &'static str {

@@ -55,6 +55,28 @@ impl fmt::Display for ArtifactFormat {
     }
 }
 
+/// Architectures that look both ways, by the names that GGUF and `config.json` give them.
+const ENCODERS: &[&str] = &[
+    "albert",
+    "bert",
+    "camembert",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "modernbert",
+    "modern-bert",
+    "mpnet",
+    "neo-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+    "nomic_bert",
+    "roberta",
+    "xlm-roberta",
+];
+
 /// A model on disk and its facts.
 #[derive(Clone, Debug)]
 pub struct Artifact {
@@ -81,6 +103,11 @@ impl Artifact {
     /// The checked header of a GGUF model.
     pub fn gguf(&self) -> Option<&Gguf> {
         self.gguf.as_ref()
+    }
+
+    /// Whether models of this architecture make vectors and no text, whatever runtime serves them.
+    pub fn is_encoder(&self) -> bool {
+        ENCODERS.contains(&self.architecture.as_str())
     }
 
     /// How many numbers its weights are; `None` where the headers do not tell, as with packed integers.

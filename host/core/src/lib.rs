@@ -4,6 +4,7 @@
 //! the stage that owns it.
 
 pub mod clock;
+pub mod embed;
 pub mod fault;
 pub mod grammar;
 pub mod ids;
@@ -17,6 +18,7 @@ pub mod step;
 pub mod turn;
 
 pub use clock::Moment;
+pub use embed::{EmbedBatch, EmbedOrder, EmbedShape, Embedded};
 pub use fault::{Fault, FaultKind};
 pub use grammar::{Form, Grammar, SCHEMA_HELD, Vocabulary, lark_text, regex_text};
 pub use ids::{LaneId, RequestId, StashKey, Token};

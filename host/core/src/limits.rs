@@ -26,6 +26,10 @@ pub const TOP_LOGPROBS_MAX: u32 = 20;
 pub const GRAMMAR_BYTES_MAX: usize = 256 << 10;
 /// Bytes of all tokens of a vocabulary together; the largest known ones have 2 MiB.
 pub const VOCABULARY_BYTES_MAX: usize = 16 << 20;
+/// Inputs of one request for embeddings.
+pub const EMBED_INPUTS_MAX: usize = 2048;
+/// Tokens of one embedding call of an engine, unless one text alone has more: what a client that leaves waits for.
+pub const EMBED_TOKENS_MAX: usize = 1024;
 /// Messages of one chat request.
 pub const MESSAGES_MAX: usize = 4096;
 /// Tools of one chat request.

@@ -5,7 +5,8 @@ use std::pin::Pin;
 
 use futures_core::Stream;
 
-use crate::fault::Fault;
+use crate::embed::{EmbedOrder, Embedded};
+use crate::fault::{Fault, FaultKind};
 use crate::ids::Token;
 use crate::turn::{Chat, Input, Rendering, Turn, TurnEvent};
 
@@ -87,8 +88,20 @@ pub struct ModelCard {
     pub runtime: Option<String>,
     /// Whether it has a chat template.
     pub chat: bool,
+    /// What it makes.
+    pub workload: Workload,
     /// `passed`, or `failed: ` and what its text failed when it was loaded.
     pub self_test: String,
+}
+
+/// What a model makes of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workload {
+    /// Text.
+    #[default]
+    Text,
+    /// Vectors.
+    Embedding,
 }
 
 /// Where a model stands.
@@ -108,6 +121,16 @@ pub enum ModelState {
 pub trait Inference: Send + Sync + 'static {
     /// Renders, tokenizes and queues a turn.
     fn submit(&self, turn: Turn) -> BoxFuture<'_, Result<Accepted, Fault>>;
+
+    /// Turns texts into vectors. Dropping the future gives up what of them does not run yet.
+    fn embed(&self, order: EmbedOrder) -> BoxFuture<'_, Result<Embedded, Fault>> {
+        let _ = order;
+        Box::pin(std::future::ready(Err(Fault::new(
+            FaultKind::Unsupported,
+            "no_embeddings",
+            "no vectors are made here",
+        ))))
+    }
 
     /// Renders and tokenizes only.
     fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault>;

@@ -9,12 +9,13 @@ use sf_catalog::{Choice, Requirement, check_owners};
 use sf_codec::wire::Wire;
 use sf_codec::{Codec, CodecOptions, WireChoice};
 use sf_core::limits::STEP_TOKENS_MAX;
+use sf_core::ports::Workload;
 use sf_core::{EngineOption, OptionValue, SamplingParams};
-use sf_engine::{OpenSpec, WorkerExe, open_in_process, open_worker};
+use sf_engine::{EngineError, OpenSpec, WorkerExe, open_in_process, open_worker};
 use sf_sched::SchedulerSettings;
 use sf_service::{ModelSpec, Opener, SamplingDefaults};
 use sf_settings::{
-    EngineSettings, KvBits, Placement, RuntimeRef, SamplingSettings, SchedulingSettings, TextSettings,
+    EngineSettings, KvBits, Placement, RuntimeRef, SamplingSettings, SchedulingSettings, TextSettings, Window,
 };
 
 use crate::exit::Fatal;
@@ -80,7 +81,11 @@ impl Preparer {
         let path = find_model(model)?;
         let artifact = open_artifact(&path)?;
         let choice = self.choose(model, &artifact)?;
-        let window = window::size(self.engine.max_context, artifact.context_trained)?;
+        let workload = if artifact.is_encoder() { Workload::Embedding } else { Workload::Text };
+        let window = match workload {
+            Workload::Text => window::size(self.engine.max_context, artifact.context_trained)?,
+            Workload::Embedding => window::of_encoder(self.engine.max_context, artifact.context_trained)?,
+        };
         let codec = self.codec(&artifact)?;
         let vocabulary = Arc::new(codec.vocabulary());
         let scheduling = self.scheduler(window.positions);
@@ -91,7 +96,10 @@ impl Preparer {
             library: choice.entry.library.clone(),
             env: choice.entry.env(),
             models: artifact.files.iter().map(|file| absolute(file)).collect(),
-            options: self.options(&choice, window.positions)?,
+            options: match workload {
+                Workload::Text => self.options(&choice, window.positions)?,
+                Workload::Embedding => self.encoder_options(&choice)?,
+            },
             lanes_max: prefixes.lanes(),
             vocabulary: Some(Arc::clone(&vocabulary)),
         };
@@ -105,22 +113,11 @@ impl Preparer {
                 choice.entry.provenance(),
                 if self.worker.is_some() { "behind a worker process" } else { "in this process" }
             ),
-            format!(
-                "context: {} positions, {} lanes ({})",
-                window.positions, self.engine.max_batch, window.why
-            ),
-            format!(
-                "kv: {}",
-                self.engine
-                    .kv_bits
-                    .types()
-                    .map_or("the runtime's own precision".to_owned(), |(k, v)| format!("K {k}, V {v}"))
-            ),
-            prefixes.line(),
-            format!("text: {}", codec.describe()),
-            format!("self-test: {self_test}"),
-            "speculation: off".to_owned(),
         ];
+        lines.extend(self.lines_of(workload, &window, &prefixes));
+        lines.push(format!("text: {}", codec.describe()));
+        lines.push(format!("self-test: {self_test}"));
+        lines.extend((workload == Workload::Text).then(|| "speculation: off".to_owned()));
         lines.extend(choice.notes.iter().map(|note| format!("note: {note}")));
         if models > 1 && self.worker.is_none() {
             lines.push("note: several models share this process; one crash ends them all".to_owned());
@@ -130,6 +127,7 @@ impl Preparer {
             runtime: choice.entry.id().to_owned(),
             codec: Arc::new(codec),
             vocabulary,
+            workload,
             window: window.positions,
             scheduling,
             sampling: SamplingDefaults {
@@ -138,9 +136,24 @@ impl Preparer {
                 tokens_max: self.sampling.max_tokens,
             },
             self_test: self_test.to_string(),
-            opener: opener(self.worker.clone(), prefixes, spec),
+            opener: opener(self.worker.clone(), prefixes, spec, workload),
         };
         Ok(Prepared { spec, lines })
+    }
+
+    /// What a model of this kind works with.
+    fn lines_of(&self, workload: Workload, window: &window::Sized, prefixes: &Prefixes) -> Vec<String> {
+        if workload == Workload::Embedding {
+            return vec!["workload: embeddings (/v1/embeddings); an encoder makes no text".to_owned()];
+        }
+        let (positions, lanes) = (window.positions, self.engine.max_batch);
+        let kv = self.engine.kv_bits.types();
+        let kv = kv.map_or("the runtime's own precision".to_owned(), |(k, v)| format!("K {k}, V {v}"));
+        vec![
+            format!("context: {positions} positions, {lanes} lanes ({})", window.why),
+            format!("kv: {kv}"),
+            prefixes.line(),
+        ]
     }
 
     fn scheduler(&self, window: u32) -> SchedulerSettings {
@@ -172,6 +185,9 @@ impl Preparer {
         if self.engine.placement == Placement::InProcess {
             wants.push(Requirement::InProcess);
         }
+        if artifact.is_encoder() {
+            wants.push(Requirement::Embedding);
+        }
         let refused = |error: sf_catalog::ChoiceError| match error.exit_code() {
             2 => Fatal::refused(error),
             _ => Fatal::runtime_missing(error),
@@ -199,6 +215,18 @@ impl Preparer {
             options.push(must("kv.type_v", OptionValue::Str(v.to_owned())));
         }
         options.extend(choice.entry.options(&own).map_err(Fatal::refused)?);
+        Ok(options)
+    }
+
+    /// An encoder has neither lanes nor KV; what is asked of them is not passed on.
+    fn encoder_options(&self, choice: &Choice<'_>) -> Result<Vec<EngineOption>, Fatal> {
+        let asked = match self.engine.max_context {
+            Window::Exactly(positions) => Some(positions),
+            Window::Default | Window::Auto => None,
+        };
+        let mut options = self.options(choice, asked.unwrap_or(0))?;
+        options
+            .retain(|option| !option.key.starts_with("kv.") && (option.key != "ctx.max" || asked.is_some()));
         Ok(options)
     }
 
@@ -246,11 +274,20 @@ fn must(key: &str, value: OptionValue) -> EngineOption {
     EngineOption { key: key.to_owned(), value, must: true }
 }
 
-fn opener(worker: Option<WorkerExe>, prefixes: Prefixes, mut spec: OpenSpec) -> Opener {
-    match worker {
-        Some(exe) => Box::new(move || prefixes.open(&mut spec, |spec| open_worker(&exe, spec))),
-        None => Box::new(move || prefixes.open(&mut spec, open_in_process)),
-    }
+fn opener(worker: Option<WorkerExe>, prefixes: Prefixes, mut spec: OpenSpec, workload: Workload) -> Opener {
+    Box::new(move || {
+        let engine = match &worker {
+            Some(exe) => prefixes.open(&mut spec, |spec| open_worker(exe, spec))?,
+            None => prefixes.open(&mut spec, open_in_process)?,
+        };
+        match (workload, &engine.link.opened().description.embedding) {
+            (Workload::Embedding, None) => Err(EngineError::Contract {
+                call: "open",
+                reason: "it opened an encoder and offers no sf.embed/1 for it".to_owned(),
+            }),
+            _ => Ok(engine),
+        }
+    })
 }
 
 fn read_template(path: &Path) -> Result<String, Fatal> {

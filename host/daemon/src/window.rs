@@ -38,6 +38,20 @@ pub(crate) fn size(asked: Window, trained: Option<u32>) -> Result<Sized, Fatal> 
     }
 }
 
+/// Tokens of the longest text of an encoder whose table has `trained` positions: no text goes beyond that.
+pub(crate) fn of_encoder(asked: Window, trained: Option<u32>) -> Result<Sized, Fatal> {
+    match (asked, trained) {
+        (Window::Exactly(positions), Some(trained)) if positions > trained => Err(Fatal::refused(format!(
+            "--max-context {positions} cannot be honoured: the encoder knows {trained} positions\n  \
+             hint: give at most {trained}, or leave the flag out"
+        ))),
+        (Window::Default, trained) => {
+            Ok(Sized { positions: trained.unwrap_or(CONTEXT_MIN), why: "what the encoder knows".to_owned() })
+        }
+        (asked, trained) => size(asked, trained),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +66,16 @@ mod tests {
         check(Window::Default, Some(64), 512);
         check(Window::Default, None, 8192);
         assert!(size(Window::Auto, Some(2048)).is_err());
+    }
+
+    #[test]
+    fn a_text_never_goes_beyond_what_an_encoder_knows() {
+        let check = |asked, trained, expect| {
+            assert_eq!(of_encoder(asked, trained).ok().map(|sized| sized.positions), expect);
+        };
+        check(Window::Default, Some(256), Some(256));
+        check(Window::Exactly(600), Some(512), None);
+        check(Window::Exactly(512), Some(512), Some(512));
+        check(Window::Auto, Some(512), None);
     }
 }

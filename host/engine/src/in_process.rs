@@ -1,7 +1,7 @@
 //! The transport within the server's process: the runtime is called on the lane thread itself.
 
 use sf_abi::descriptor::{Descriptor, Isolation};
-use sf_core::{StepOut, StepPlan};
+use sf_core::{EmbedBatch, StepOut, StepPlan};
 use sf_kit::Executor;
 
 use crate::control::Control;
@@ -78,6 +78,14 @@ impl Link for InProcess {
         }
         self.executor.next(out)?;
         self.in_flight = !out.last;
+        Ok(())
+    }
+
+    fn embed(&mut self, batch: &EmbedBatch, out: &mut Vec<f32>) -> Result<(), EngineError> {
+        if self.in_flight {
+            return Err(EngineError::misuse("embed", "a tick is running"));
+        }
+        self.executor.embed(batch, out)?;
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sf_abi::descriptor::ModelDescription;
-use sf_core::{EngineOption, StepOut, StepPlan, Vocabulary};
+use sf_abi::{SFR_E_UNSUPPORTED, SFR_SCOPE_CALL};
+use sf_core::{EmbedBatch, EngineOption, StepOut, StepPlan, Vocabulary};
 
 use crate::control::Control;
 use crate::error::EngineError;
@@ -66,6 +67,22 @@ pub trait Link: Send {
     /// worker had answered before it died comes before the error. A last step may be without lanes: then a yield came
     /// after the step before it was told.
     fn next(&mut self, out: &mut StepOut) -> Result<(), EngineError>;
+
+    /// Writes a vector per text into `out`, one after the other; between ticks only. What a text's vector is does not
+    /// depend on the others. [`Opened::description`] says how long vectors are, and how long texts may be.
+    ///
+    /// # Errors
+    /// A refusal of a link whose model makes no vectors; else as the engine says.
+    fn embed(&mut self, batch: &EmbedBatch, out: &mut Vec<f32>) -> Result<(), EngineError> {
+        let _ = (batch, out);
+        Err(EngineError::Refused {
+            call: "embed",
+            code: SFR_E_UNSUPPORTED,
+            scope: SFR_SCOPE_CALL,
+            message: "this engine makes no vectors".to_owned(),
+            field: String::new(),
+        })
+    }
 
     /// How long one step may take from now on before the engine counts as hung; [`sf_core::limits::STEP_MAX`] at first.
     /// Has no effect in-process, where nobody could end a step that hangs.

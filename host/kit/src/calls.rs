@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sf_abi::{SFR_E_SMALL_BUFFER, SFR_OK, SfrArray, SfrBuf, SfrError, SfrStatus, SfrStr};
+use sf_abi::{SFR_ABI_MINOR, SFR_E_SMALL_BUFFER, SFR_OK, SfrArray, SfrBuf, SfrError, SfrStatus, SfrStr};
 use sf_core::limits;
 
 use crate::error::{KitError, scope_of};
@@ -121,7 +121,7 @@ pub(crate) unsafe fn table<T: Copy>(name: &'static str, at: *const c_void) -> Re
     // SAFETY: L3: the struct begins with its writer's size, a uint32_t; alignment was checked.
     let size = unsafe { at.cast::<u32>().read() } as usize;
     if size < size_of::<T>() {
-        let reason = format!("its table has {size} bytes, ABI 0.1 needs {}", size_of::<T>());
+        let reason = format!("its table has {size} bytes, ABI 0.{SFR_ABI_MINOR} needs {}", size_of::<T>());
         return Err(KitError::contract(name, reason));
     }
     // SAFETY: the writer declared at least size_of::<T>() readable bytes, and `at` is aligned to 8.

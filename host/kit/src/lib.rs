@@ -11,6 +11,7 @@
 
 mod calls;
 mod control;
+mod embed;
 mod error;
 mod executor;
 mod grammar;

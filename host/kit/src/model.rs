@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 
 use sf_abi::descriptor::ModelDescription;
 use sf_abi::{
-    SF_KV_1, SFR_E_CAPACITY, SFR_E_SMALL_BUFFER, SFR_E_STATE, SFR_E_UNSUPPORTED, SfrBuf, SfrEngineVt,
-    SfrKvVt, SfrModel, SfrResult, SfrStats,
+    SF_EMBED_1, SF_KV_1, SFR_E_CAPACITY, SFR_E_SMALL_BUFFER, SFR_E_STATE, SFR_E_UNSUPPORTED, SfrBuf,
+    SfrEmbedVt, SfrEngineVt, SfrKvVt, SfrModel, SfrResult, SfrStats,
 };
 use sf_core::limits;
 
 use crate::calls::{self, call, main_calls, need, table};
 use crate::control::ControlPage;
+use crate::embed::EmbedRoom;
 use crate::error::KitError;
 use crate::open::Honoured;
 use crate::runtime::Bound;
@@ -42,6 +43,8 @@ pub struct Model {
     handle: NonNull<SfrModel>,
     bound: Arc<Bound>,
     kv: Option<SfrKvVt>,
+    embed: Option<SfrEmbedVt>,
+    pub(crate) embed_room: EmbedRoom,
     description: ModelDescription,
     honoured: Vec<(String, Honoured)>,
     flight: Option<Flight>,
@@ -65,6 +68,8 @@ impl Model {
             handle,
             bound,
             kv: None,
+            embed: None,
+            embed_room: EmbedRoom::default(),
             description: ModelDescription::default(),
             honoured: Vec::new(),
             flight: None,
@@ -83,9 +88,21 @@ impl Model {
             // SAFETY: the header says that "sf.kv/1" names an sfr_kv_vt.
             self.kv = Some(unsafe { table::<SfrKvVt>("sf.kv/1", at) }?);
         }
+        // SAFETY: as above.
+        let at = unsafe { get_interface(self.handle.as_ptr(), SF_EMBED_1.as_ptr()) };
+        if !at.is_null() {
+            // SAFETY: the header says that "sf.embed/1" names an sfr_embed_vt.
+            self.embed = Some(unsafe { table::<SfrEmbedVt>("sf.embed/1", at) }?);
+        }
         let json = self.describe_json()?;
         self.description = serde_json::from_str(&json)
             .map_err(|e| KitError::contract("describe", format!("its answer is not a description: {e}")))?;
+        let told = self.description.embedding.as_ref().map(|facts| facts.dims > 0 && facts.tokens_max > 0);
+        if told != self.embed.map(|_| true) {
+            let reason =
+                "sf.embed/1 and \"embedding\" with its dims and tokens_max go together, one is missing";
+            return Err(KitError::contract("describe", reason));
+        }
         Ok(())
     }
 
@@ -131,7 +148,12 @@ impl Model {
 
     /// Optional interfaces of this model that this host knows.
     pub fn interfaces(&self) -> Vec<String> {
-        self.kv.iter().map(|_| "sf.kv/1".to_owned()).collect()
+        let offered = [("sf.kv/1", self.kv.is_some()), ("sf.embed/1", self.embed.is_some())];
+        offered.iter().filter(|(_, there)| *there).map(|(id, _)| (*id).to_owned()).collect()
+    }
+
+    pub(crate) fn embed_table(&self) -> Option<SfrEmbedVt> {
+        self.embed
     }
 
     /// Whether lanes can be forked.

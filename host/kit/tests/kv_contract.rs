@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "builds a broken table around those of the no-op runtime")]
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
 use sf_abi::*;
@@ -53,8 +53,12 @@ unsafe extern "C" fn lookup(_id: *const c_char) -> *const c_void {
     std::ptr::from_ref(&tables().engine).cast()
 }
 
-unsafe extern "C" fn model_lookup(_model: *mut SfrModel, _id: *const c_char) -> *const c_void {
-    std::ptr::from_ref(&tables().kv).cast()
+unsafe extern "C" fn model_lookup(_model: *mut SfrModel, id: *const c_char) -> *const c_void {
+    // SAFETY: ids are NUL-terminated.
+    match unsafe { CStr::from_ptr(id) } == SF_KV_1 {
+        true => std::ptr::from_ref(&tables().kv).cast(),
+        false => std::ptr::null(),
+    }
 }
 
 unsafe extern "C" fn entry(_query: *const SfrQuery) -> *const SfrRuntime {

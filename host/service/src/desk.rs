@@ -12,6 +12,7 @@ use sf_core::{Moment, RequestId};
 use sf_engine::Control;
 use sf_sched::Admission;
 
+use crate::embed::EmbedJob;
 use crate::mailbox::Outbox;
 use crate::sync::lock;
 
@@ -40,6 +41,8 @@ pub(crate) enum Leaving {
 pub(crate) struct News {
     /// Oldest first.
     pub(crate) jobs: Vec<Job>,
+    /// Texts that want vectors, oldest first.
+    pub(crate) embeds: Vec<EmbedJob>,
     /// Each may have ended by itself meanwhile.
     pub(crate) left: Vec<(RequestId, Leaving)>,
     /// Held answers whose clients have read everything.
@@ -79,6 +82,8 @@ pub(crate) struct Desk {
     has_room: AtomicBool,
     /// Word of the lane thread: so many it took from here wait for a lane.
     waiting: AtomicUsize,
+    /// The same of texts that want vectors.
+    waiting_embeds: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +110,22 @@ impl Desk {
         papers.news.jobs.push(job);
         self.news.store(true, Ordering::SeqCst);
         self.ring(&papers, sensitive || self.has_room.load(Ordering::SeqCst));
+        Ok(())
+    }
+
+    /// Leaves texts that want vectors.
+    pub(crate) fn submit_embed(&self, job: EmbedJob) -> Result<(), NotTaken> {
+        let mut papers = lock(&self.papers);
+        if papers.closed {
+            return Err(NotTaken::Closed);
+        }
+        let waiting = papers.news.embeds.len() + self.waiting_embeds.load(Ordering::SeqCst);
+        if waiting >= QUEUE_REQUESTS_MAX {
+            return Err(NotTaken::Full { waiting });
+        }
+        papers.news.embeds.push(job);
+        self.news.store(true, Ordering::SeqCst);
+        self.ring(&papers, false);
         Ok(())
     }
 
@@ -169,12 +190,17 @@ impl Desk {
         self.waiting.store(waiting, Ordering::SeqCst);
     }
 
+    /// So many requests for vectors are not answered yet.
+    pub(crate) fn note_waiting_embeds(&self, waiting: usize) {
+        self.waiting_embeds.store(waiting, Ordering::SeqCst);
+    }
+
     /// The lane thread ends: nobody takes what lies here any more.
     pub(crate) fn abandon(&self) {
         self.close();
         // Dropped when the lock is free again: their streams are told.
-        let jobs = std::mem::take(&mut lock(&self.papers).news.jobs);
-        drop(jobs);
+        let news = std::mem::take(&mut lock(&self.papers).news);
+        drop((news.jobs, news.embeds));
     }
 
     /// Whether an arrival would get a lane has changed while a tick runs.

@@ -4,6 +4,7 @@
 
 mod clock;
 mod desk;
+mod embed;
 mod lanes;
 mod mailbox;
 mod meter;

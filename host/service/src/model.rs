@@ -1,10 +1,10 @@
 //! One model as the service holds it: identity, codec, defaults, and the handle of its lane thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sf_codec::Codec;
-use sf_core::ports::{ModelCard, ModelState};
-use sf_core::{SamplingParams, Token, Vocabulary};
+use sf_core::ports::{ModelCard, ModelState, Workload};
+use sf_core::{EmbedShape, Fault, FaultKind, SamplingParams, Token, Vocabulary};
 use sf_engine::EngineError;
 use sf_engine::Link;
 use sf_kit::Grammars;
@@ -45,7 +45,9 @@ pub struct ModelSpec {
     pub codec: Arc<Codec>,
     /// The codec's tokens, as the engine was told them.
     pub vocabulary: Arc<Vocabulary>,
-    /// Positions of one lane.
+    /// What it makes.
+    pub workload: Workload,
+    /// Positions of one lane, or tokens of one text.
     pub window: u32,
     /// Policy of its scheduler.
     pub scheduling: SchedulerSettings,
@@ -66,6 +68,9 @@ pub(crate) struct Model {
     pub(crate) grammars: Arc<Grammars>,
     /// End-of-text tokens, sorted.
     pub(crate) end_tokens: Arc<[Token]>,
+    pub(crate) workload: Workload,
+    /// The vectors it makes, from its first opening on.
+    pub(crate) shape: Arc<OnceLock<EmbedShape>>,
     pub(crate) window: u32,
     pub(crate) sampling: SamplingDefaults,
     pub(crate) self_test: String,
@@ -90,14 +95,29 @@ impl Model {
         }
     }
 
+    /// The vectors it makes, once it is open.
+    pub(crate) async fn shape(&self) -> Result<EmbedShape, Fault> {
+        let mut state = self.state.clone();
+        let settled = |state: &ModelState| matches!(state, ModelState::Ready | ModelState::Retired(_));
+        if self.shape.get().is_none() {
+            // An error means that the lane thread has ended, and then nothing comes any more.
+            let _ = state.wait_for(settled).await;
+        }
+        self.shape.get().copied().ok_or_else(|| {
+            let message = format!("{} is not open, so it is not known what it makes", self.id);
+            Fault::new(FaultKind::Unavailable, "model_not_open", message)
+        })
+    }
+
     pub(crate) fn card(&self) -> ModelCard {
         ModelCard {
             id: self.id.clone(),
             created: self.created,
             state: self.state(),
-            context_window: Some(self.window),
+            context_window: Some(self.shape.get().map_or(self.window, |shape| shape.tokens_max)),
             runtime: Some(self.runtime.clone()),
-            chat: self.codec.has_chat(),
+            chat: self.workload == Workload::Text && self.codec.has_chat(),
+            workload: self.workload,
             self_test: self.self_test.clone(),
         }
     }

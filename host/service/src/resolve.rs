@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sf_codec::CodecError;
 use sf_core::limits::{BIASES_MAX, CHOICES_MAX, PIN_MAX, STOP_BYTES_MAX, STOP_TOKENS_MAX, STOPS_MAX};
-use sf_core::ports::{Rendered, Warning};
+use sf_core::ports::{Rendered, Warning, Workload};
 use sf_core::{Chat, Fault, FaultKind, Input, Moment, RequestId, SamplerSpec, SamplingParams, Token, Turn};
 use sf_sched::{Admission, Stop};
 
@@ -28,6 +28,11 @@ pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> 
             must_chat(model)?;
             model.codec.render(chat).map_err(unrendered)?
         }
+        // What an encoder is given is the whole text, with what closes it.
+        Input::Text(text) if model.workload == Workload::Embedding => model
+            .codec
+            .encode_whole(text)
+            .map_err(|error| Fault::invalid("cannot_tokenize", "prompt", error.to_string()))?,
         Input::Text(text) => model
             .codec
             .encode(text, true)
@@ -37,6 +42,42 @@ pub(crate) fn prompt(model: &Model, input: &Input) -> Result<Vec<Token>, Fault> 
     if let Some(token) = tokens.iter().find(|token| token.0 >= model.codec.vocab()) {
         let message = format!("token {token} is outside the vocabulary of {} tokens", model.codec.vocab());
         return Err(Fault::invalid("token_out_of_range", "prompt", message));
+    }
+    Ok(tokens)
+}
+
+/// Tokens of a text that wants a vector: at least one, and at most `tokens_max`. `param` is where it stands.
+pub(crate) fn embedded(
+    model: &Model,
+    input: &Input,
+    param: &str,
+    tokens_max: u32,
+) -> Result<Vec<Token>, Fault> {
+    let tokens = match input {
+        Input::Text(text) => model
+            .codec
+            .encode_whole(text)
+            .map_err(|error| Fault::invalid("cannot_tokenize", param, error.to_string()))?,
+        Input::Tokens(tokens) => tokens.clone(),
+        Input::Chat(_) => {
+            return Err(Fault::invalid(
+                "invalid_type",
+                param,
+                format!("`{param}` is a chat, expected a text"),
+            ));
+        }
+    };
+    if let Some(token) = tokens.iter().find(|token| token.0 >= model.codec.vocab()) {
+        let message = format!("token {token} is outside the vocabulary of {} tokens", model.codec.vocab());
+        return Err(Fault::invalid("token_out_of_range", param, message));
+    }
+    if tokens.is_empty() {
+        return Err(Fault::invalid("invalid_value", param, format!("`{param}` has no tokens")));
+    }
+    if tokens.len() > tokens_max as usize {
+        let message = format!("`{param}` has {} tokens, {} takes {tokens_max}", tokens.len(), model.id);
+        return Err(Fault::invalid("context_length_exceeded", param, message)
+            .hint("shorten it, or embed it in parts; nothing is cut off in silence"));
     }
     Ok(tokens)
 }

@@ -1,18 +1,23 @@
 //! The models of one server behind the port that the HTTP surface uses.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sf_core::limits::{BACKGROUND_EVERY, BACKGROUND_EVERY_MAX, GRAMMAR_BYTES_MAX, QUEUE_REQUESTS_MAX};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning};
-use sf_core::{Chat, Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn};
+use sf_core::ports::{
+    Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning, Workload,
+};
+use sf_core::{
+    Chat, EmbedOrder, Embedded, Fault, FaultKind, Form, Grammar, Input, Moment, RequestId, Token, Turn,
+};
 use sf_kit::Grammars;
 use sf_sched::{Admission, QueueFull, Scheduler};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::desk::{Desk, Job, NotTaken};
+use crate::embed::EmbedJob;
 use crate::lanes::{LaneThread, Start, queue_full};
 use crate::mailbox::{Mailbox, Outbox};
 use crate::meter::Meter;
@@ -99,6 +104,58 @@ impl Service {
         })
     }
 
+    /// Refuses what the model is not made for, and says what is.
+    fn must_make(&self, model: &Model, workload: Workload) -> Result<(), Fault> {
+        if model.workload == workload {
+            return Ok(());
+        }
+        let others = self.models.iter().filter(|other| other.workload == workload);
+        let others: Vec<&str> = others.map(|other| other.id.as_str()).collect();
+        let id = &model.id;
+        let (code, message, way_out) = match workload {
+            Workload::Text => (
+                "not_a_text_model",
+                format!("{id} is an encoder: it makes vectors of texts and no text"),
+                "send it to /v1/embeddings, or serve a model that makes text beside it",
+            ),
+            Workload::Embedding => (
+                "not_an_embedding_model",
+                format!("{id}, served by {}, makes text and no vectors", model.runtime),
+                "serve an encoder, such as all-MiniLM-L6-v2: a directory of bert, roberta or xlm-roberta, which the \
+                 runtime mlx reads",
+            ),
+        };
+        let hint = match others.is_empty() {
+            true => way_out.to_owned(),
+            false => format!("name another model, served here: {}", others.join(", ")),
+        };
+        Err(Fault::new(FaultKind::Unsupported, code, message).param("model").hint(hint))
+    }
+
+    /// The vectors of an order's inputs.
+    async fn vectors(&self, order: EmbedOrder) -> Result<Embedded, Fault> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(Fault::new(FaultKind::Unavailable, "draining", "the server is shutting down"));
+        }
+        let model = self.model(order.model.as_deref())?;
+        self.must_make(model, Workload::Embedding)?;
+        let shape = model.shape().await?;
+        if let Some(asked) = order.dimensions.filter(|asked| *asked != shape.dims) {
+            let message = format!("`dimensions` is {asked}, the vectors of {} have {}", model.id, shape.dims);
+            return Err(Fault::new(FaultKind::Unsupported, "dimensions_unsupported", message)
+                .param("dimensions")
+                .hint("leave it out: this model was not trained for shorter vectors"));
+        }
+        let texts = texts(model, order, shape.tokens_max).await?;
+        let (job, answered) = EmbedJob::new(texts);
+        let prompt_tokens = job.tokens();
+        model.desk.submit_embed(job).map_err(|error| not_taken(model, &error))?;
+        let ended = |_| lane_thread_ended(model);
+        let vectors = answered.await.map_err(ended)??;
+        let dims = shape.dims as usize;
+        Ok(Embedded { model: model.id.clone(), prompt_tokens, dims, vectors, warnings: Vec::new() })
+    }
+
     fn next_id(&self) -> RequestId {
         RequestId(self.requests.fetch_add(1, Ordering::Relaxed))
     }
@@ -108,6 +165,7 @@ impl Service {
             return Err(Fault::new(FaultKind::Unavailable, "draining", "the server is shutting down"));
         }
         let model = self.model(turn.model.as_deref())?;
+        self.must_make(model, Workload::Text)?;
         let submitted = self.clock.now();
         let (prompt, mut tools) = asked(model, &turn).await?;
         let calls = tools.form.take();
@@ -224,16 +282,48 @@ fn submit(model: &Model, admission: Admission, now: Moment) -> Result<Answering,
     let job = Job { admission, mailbox: Outbox::of(&mailbox), submitted: now };
     match model.desk.submit(job) {
         Ok(()) => Ok(Answering { request, mailbox, desk: Arc::clone(&model.desk), over: false }),
-        Err(NotTaken::Full { waiting }) => Err(queue_full(&QueueFull { waiting, limit: QUEUE_REQUESTS_MAX })),
-        Err(NotTaken::Closed) => {
-            let message = format!("the lane thread of {} has ended", model.id);
-            Err(Fault::new(FaultKind::Internal, "lane_thread_ended", message))
-        }
+        Err(error) => Err(not_taken(model, &error)),
     }
 }
 
+fn not_taken(model: &Model, error: &NotTaken) -> Fault {
+    match *error {
+        NotTaken::Full { waiting } => queue_full(&QueueFull { waiting, limit: QUEUE_REQUESTS_MAX }),
+        NotTaken::Closed => lane_thread_ended(model),
+    }
+}
+
+fn lane_thread_ended(model: &Model) -> Fault {
+    let message = format!("the lane thread of {} has ended", model.id);
+    Fault::new(FaultKind::Internal, "lane_thread_ended", message)
+}
+
+/// The tokens of each of an order's inputs, none longer than `tokens_max`.
+async fn texts(model: &Arc<Model>, order: EmbedOrder, tokens_max: u32) -> Result<Vec<Vec<Token>>, Fault> {
+    let bytes = |input: &Input| match input {
+        Input::Text(text) => text.len(),
+        Input::Chat(_) | Input::Tokens(_) => 0,
+    };
+    let total: usize = order.inputs.iter().map(bytes).sum();
+    let theirs = Arc::clone(model);
+    let work = move || {
+        let text = |(at, input): (usize, &Input)| {
+            let param = if order.is_list { format!("input[{at}]") } else { "input".to_owned() };
+            resolve::embedded(&theirs, input, &param, tokens_max)
+        };
+        order.inputs.iter().enumerate().map(text).collect()
+    };
+    if total < INLINE_BYTES_MAX {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        let message = format!("the inputs' tokenizing ended early: {error}");
+        Err(Fault::new(FaultKind::Internal, "tokenizing_ended", message))
+    })
+}
+
 fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
-    let desk = Arc::new(Desk::default());
+    let (desk, shape) = (Arc::new(Desk::default()), Arc::new(OnceLock::new()));
     let (state_sender, state) = watch::channel(ModelState::Loading);
     let start = Start {
         model: spec.id.clone(),
@@ -243,6 +333,7 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
         opener: Arc::new(Mutex::new(spec.opener)),
         state: state_sender,
         meter: Meter::new(&spec.id, &spec.runtime),
+        shape: Arc::clone(&shape),
     };
     let thread = std::thread::Builder::new().name(format!("lanes {}", spec.id));
     thread.spawn(move || LaneThread::new(start).run())?;
@@ -258,6 +349,8 @@ fn start_model(spec: ModelSpec, clock: Clock) -> std::io::Result<Arc<Model>> {
         codec: spec.codec,
         end_tokens,
         grammars,
+        workload: spec.workload,
+        shape,
         window: spec.window,
         sampling: spec.sampling,
         self_test: spec.self_test,
@@ -272,12 +365,18 @@ impl Inference for Service {
         Box::pin(self.take(turn))
     }
 
+    fn embed(&self, order: EmbedOrder) -> BoxFuture<'_, Result<Embedded, Fault>> {
+        Box::pin(self.vectors(order))
+    }
+
     fn tokenize(&self, model: Option<&str>, input: &Input) -> Result<Vec<Token>, Fault> {
         resolve::prompt(self.model(model)?, input)
     }
 
     fn render(&self, model: Option<&str>, chat: &Chat) -> Result<Rendered, Fault> {
-        resolve::rendering(self.model(model)?, chat)
+        let model = self.model(model)?;
+        self.must_make(model, Workload::Text)?;
+        resolve::rendering(model, chat)
     }
 
     fn detokenize(&self, model: Option<&str>, tokens: &[Token]) -> Result<String, Fault> {

@@ -19,6 +19,7 @@ mod report;
 mod scratch;
 mod session;
 mod target;
+mod vectors;
 
 pub use child::group_main;
 pub use parent::{VerifyOptions, verify};

@@ -8,8 +8,8 @@ use core::ptr;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use sf_abi::{
-    SfrError, SfrEstimate, SfrFeed, SfrLaneOut, SfrOpen, SfrOpt, SfrPlan, SfrProbe, SfrQuery, SfrResult,
-    SfrRow, SfrStats, SfrStr,
+    SfrEmbed, SfrError, SfrEstimate, SfrFeed, SfrLaneOut, SfrOpen, SfrOpt, SfrPlan, SfrProbe, SfrQuery,
+    SfrResult, SfrRow, SfrStats, SfrStr,
 };
 
 /// A record of the header.
@@ -28,7 +28,7 @@ macro_rules! plain {
 plain!(
     u32, u64, SfrStr, SfrQuery, SfrProbe, SfrOpen, SfrOpt, SfrPlan, SfrFeed, SfrResult, SfrLaneOut, SfrRow
 );
-plain!(SfrError, SfrStats, SfrEstimate);
+plain!(SfrEmbed, SfrError, SfrStats, SfrEstimate);
 
 /// The record's bytes.
 pub(crate) fn bytes_of<T: Plain>(record: &T) -> &[u8] {

@@ -92,7 +92,7 @@ fn run_groups(
     Group::ALL
         .into_iter()
         .map(|group| {
-            if model.is_none() && matches!(group, Group::StepFuzz | Group::Semantics) {
+            if model.is_none() && matches!(group, Group::StepFuzz | Group::Semantics | Group::Embed) {
                 return skipped(group);
             }
             let subject = Subject {
@@ -118,7 +118,7 @@ fn run_groups(
 fn limit_of(group: Group) -> Duration {
     Duration::from_secs(match group {
         Group::Static | Group::Negotiation | Group::Probe => 60,
-        Group::Options | Group::StepFuzz | Group::Semantics => 600,
+        Group::Options | Group::StepFuzz | Group::Semantics | Group::Embed => 600,
     })
 }
 

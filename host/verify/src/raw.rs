@@ -231,7 +231,7 @@ pub(crate) fn copy_table<T: Copy>(at: *const T, size: fn(&T) -> u32) -> Result<(
     let said = unsafe { at.cast::<u32>().read() };
     ensure!(
         said as usize >= size_of::<T>(),
-        "the table's struct_size is {said}, ABI 0.1 needs {}",
+        "the table's struct_size is {said}, ABI 0.{SFR_ABI_MINOR} needs {}",
         size_of::<T>()
     );
     // SAFETY: aligned, and as large as a T by its own word.

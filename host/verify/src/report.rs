@@ -23,12 +23,21 @@ pub enum Group {
     StepFuzz,
     /// What a step means.
     Semantics,
+    /// Vectors of texts.
+    Embed,
 }
 
 impl Group {
     /// All groups in the order they run.
-    pub const ALL: [Group; 6] =
-        [Group::Static, Group::Negotiation, Group::Probe, Group::Options, Group::StepFuzz, Group::Semantics];
+    pub const ALL: [Group; 7] = [
+        Group::Static,
+        Group::Negotiation,
+        Group::Probe,
+        Group::Options,
+        Group::StepFuzz,
+        Group::Semantics,
+        Group::Embed,
+    ];
 
     /// Its name in commands and reports.
     pub fn name(self) -> &'static str {
@@ -39,6 +48,7 @@ impl Group {
             Group::Options => "options",
             Group::StepFuzz => "step-fuzz",
             Group::Semantics => "semantics",
+            Group::Embed => "embed",
         }
     }
 
@@ -217,7 +227,7 @@ mod tests {
             library: "/r/libacme.so".into(),
             library_sha256: "ab".into(),
             runtime: Some("acme 1.0".into()),
-            abi: [0, 1],
+            abi: [0, 2],
             host_version: "0.1.0".into(),
             machine: "linux".into(),
             model: None,

@@ -6,8 +6,9 @@ use core::{ptr, slice};
 
 use sf_abi::descriptor::{Capability, Descriptor, ModelDescription};
 use sf_abi::{
-    SF_KV_1, SFR_DTYPE_BF16, SFR_DTYPE_F16, SFR_DTYPE_F32, SFR_E_SMALL_BUFFER, SFR_NONE, SFR_OK, SfrArray,
-    SfrEngineVt, SfrError, SfrFeed, SfrKvVt, SfrLaneOut, SfrModel, SfrResult, SfrRow, SfrStats, SfrStatus,
+    SF_EMBED_1, SF_KV_1, SFR_DTYPE_BF16, SFR_DTYPE_F16, SFR_DTYPE_F32, SFR_E_SMALL_BUFFER, SFR_E_UNSUPPORTED,
+    SFR_NONE, SFR_OK, SfrArray, SfrEmbedVt, SfrEngineVt, SfrError, SfrFeed, SfrKvVt, SfrLaneOut, SfrModel,
+    SfrResult, SfrRow, SfrStats, SfrStatus,
 };
 
 use crate::compare::Closeness;
@@ -15,7 +16,8 @@ use crate::journal::{Broken, broken, ensure};
 use crate::memory::{Guarded, record_at};
 use crate::options::{OpenCall, close};
 use crate::plan::{Draft, Laid, Run};
-use crate::raw::{Bound, Refusal, call, code_name, copy_table, fetch, size_u32, worked};
+use crate::raw::{Bound, Refusal, call, code_name, copy_table, fetch, refused, size_u32, worked};
+use crate::vectors::Vectors;
 
 /// Largest arena a result may ask for, bytes.
 const ARENA_MAX: u64 = 16 << 20;
@@ -157,6 +159,26 @@ impl Session {
 
     pub(crate) fn kv(&self) -> Option<Kv> {
         self.kv.map(|vt| Kv { vt, model: self.model })
+    }
+
+    /// The vectors of a model that offers them, of `dims` elements.
+    pub(crate) fn vectors(&self, dims: usize) -> Result<Vectors, Broken> {
+        let at: *const SfrEmbedVt = self.interface(SF_EMBED_1).cast();
+        let (vt, _) = copy_table(at, |vt| vt.struct_size)?;
+        // SAFETY: the table is this model's, and whoever asks keeps the session and asks from one thread.
+        Ok(unsafe { Vectors::new(vt, self.model, dims) })
+    }
+
+    /// Why there are no lanes, where a model makes vectors only: it then must refuse each with E_UNSUPPORTED.
+    pub(crate) fn no_lanes(&mut self) -> Result<Option<String>, Broken> {
+        let Some(Capability::No(reason)) = self.capability("workload", "completion").cloned() else {
+            return Ok(None);
+        };
+        if self.description.embedding.is_none() {
+            return Ok(None);
+        }
+        refused(self.create(), &[SFR_E_UNSUPPORTED], "a lane of a model that makes no text")?;
+        Ok(Some(reason))
     }
 
     /// Lanes created and not yet freed by [`Session::free`].

@@ -58,6 +58,7 @@ pub(crate) fn describe(
             quantization: header.quantization(),
         },
         capabilities: BTreeMap::from([("kv".to_owned(), kv(memory))]),
+        embedding: None,
     }
 }
 

@@ -93,6 +93,13 @@ int sf_mlx_add(const sf_array *a, const sf_array *b, sf_array **out);
 int sf_mlx_select(const sf_array *x, const uint32_t *rows, int32_t count, sf_array **out);
 // cap * tanh(x / cap)
 int sf_mlx_squash(const sf_array *x, float cap, sf_array **out);
+// (x - mean) / sqrt(variance + eps) * weight + bias, per row.
+int sf_mlx_layer_norm(const sf_array *x, const sf_array *weight, const sf_array *bias, float eps, sf_array **out);
+// `activation` as for `sf_mlx_gate`, of every element.
+int sf_mlx_activate(const sf_array *x, int32_t activation, int32_t threads, sf_array **out);
+// Attention of texts that stand one behind the other, each over all of itself: [rows, 3 * width] to [rows, width].
+int sf_mlx_attend_texts(const sf_array *qkv, const uint32_t *lengths, int32_t count, int32_t heads, float scale, int32_t threads,
+                        sf_array **out);
 int sf_mlx_eval(const sf_array *array);
 // Elements of an evaluated array of floats.
 int sf_mlx_floats(const sf_array *array, const float **out, size_t *count);

@@ -6,7 +6,7 @@ const REASON: &str = "this library was built without MLX";
 
 /// Never made.
 #[derive(Debug)]
-pub enum MlxModel {}
+pub enum OpenModel {}
 
 pub(crate) fn missing() -> Option<String> {
     Some(REASON.to_owned())
@@ -20,19 +20,19 @@ pub(crate) fn gpu_name() -> Option<String> {
     None
 }
 
-impl MlxModel {
-    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
+impl OpenModel {
+    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<OpenModel, Fault> {
         // A wrong option or model is named first: it would be wrong with MLX too.
         crate::params::Params::read(request.options())?;
-        let checked = crate::Checked::open(request.paths()[0])?;
-        Err(Fault::new(
-            Code::Unsupported,
-            format!("{REASON}, {} cannot be opened", checked.config.architecture.model_type),
-        ))
+        let name = match crate::Found::open(request.paths()[0])? {
+            crate::Found::Text(found) => found.config.architecture.model_type,
+            crate::Found::Encoder(found) => found.config.family.model_type,
+        };
+        Err(Fault::new(Code::Unsupported, format!("{REASON}, {name} cannot be opened")))
     }
 }
 
-impl Model for MlxModel {
+impl Model for OpenModel {
     fn shape(&self) -> Shape {
         match *self {}
     }

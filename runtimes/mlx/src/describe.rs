@@ -1,14 +1,62 @@
 //! What a model says about itself: effective options and facts.
 
 use serde_json::json;
-use sf_abi_sdk::{ModelDescription, ModelFacts};
+use std::collections::BTreeMap;
 
-use crate::Checked;
+use sf_abi_sdk::{Capability, EmbeddingFacts, ModelDescription, ModelFacts, True};
+
+use crate::layout::Matrix;
 use crate::params::Params;
+use crate::quantization::Quantization;
+use crate::{Checked, CheckedEncoder, Found};
+
+/// What an encoder says where text is asked for.
+pub(crate) const NO_TEXT: &str = "an encoder makes no text";
 
 /// Of an open model.
 pub(crate) fn described(checked: &Checked, params: &Params) -> ModelDescription {
-    let trained = checked.config.ctx_trained;
+    let no = || {
+        Capability::No(
+            "this model makes text; vectors are made by encoders (bert, roberta, xlm-roberta)".to_owned(),
+        )
+    };
+    ModelDescription {
+        effective: effective(params, checked.config.ctx_trained),
+        model: facts(checked),
+        capabilities: section("workload", [("embedding", no())]),
+        ..ModelDescription::default()
+    }
+}
+
+/// Of an open encoder.
+pub(crate) fn described_encoder(checked: &CheckedEncoder, params: &Params) -> ModelDescription {
+    let config = &checked.config;
+    let no = || Capability::No(NO_TEXT.to_owned());
+    let mut capabilities =
+        section("workload", [("chat", no()), ("completion", no()), ("embedding", Capability::Yes(True))]);
+    capabilities.extend(section("kv", ["export", "fork", "import", "truncate"].map(|name| (name, no()))));
+    ModelDescription {
+        effective: effective(params, config.tokens_max),
+        model: encoder_facts(checked),
+        capabilities,
+        embedding: Some(EmbeddingFacts {
+            dims: config.hidden,
+            pooling: config.pooling.name().to_owned(),
+            normalized: config.normalized,
+            tokens_max: config.tokens_max.min(params.ctx_max(config.tokens_max)),
+        }),
+    }
+}
+
+fn section<const N: usize>(
+    name: &str,
+    entries: [(&str, Capability); N],
+) -> BTreeMap<String, BTreeMap<String, Capability>> {
+    let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    BTreeMap::from([(name.to_owned(), entries)])
+}
+
+fn effective(params: &Params, trained: u32) -> BTreeMap<String, serde_json::Value> {
     let effective = [
         ("ctx.max", json!(params.ctx_max(trained))),
         ("lanes.max", json!(params.lanes_max)),
@@ -19,24 +67,25 @@ pub(crate) fn described(checked: &Checked, params: &Params) -> ModelDescription 
         ("kv.cells", json!(params.kv_cells(trained))),
         ("x.mlx.cache-mb", json!(params.cache_mb)),
     ];
-    ModelDescription {
-        effective: effective.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
-        model: facts(checked),
-        ..ModelDescription::default()
-    }
+    effective.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// Of a model that is not open, as JSON.
-pub(crate) fn inspected(checked: &Checked) -> String {
-    let facts = facts(checked);
+pub(crate) fn inspected(found: &Found) -> String {
+    let (facts, layers, tensors) = match found {
+        Found::Text(text) => (facts(text), text.config.layers, text.files.tensors.len()),
+        Found::Encoder(encoder) => {
+            (encoder_facts(encoder), encoder.config.layers, encoder.files.tensors.len())
+        }
+    };
     json!({
         "architecture": facts.architecture,
         "vocab": facts.vocab,
         "ctx_trained": facts.ctx_trained,
         "parameters": facts.parameters,
         "quantization": facts.quantization,
-        "layers": checked.config.layers,
-        "tensors": checked.files.tensors.len(),
+        "layers": layers,
+        "tensors": tensors,
     })
     .to_string()
 }
@@ -48,14 +97,24 @@ fn facts(checked: &Checked) -> ModelFacts {
         vocab: config.vocab,
         ctx_trained: config.ctx_trained,
         parameters: checked.layout.parameters(config),
-        quantization: quantization(checked),
+        quantization: quantization(&checked.layout.layers[0].down, &config.quantization),
     }
 }
 
-/// What most matrices are stored as.
-fn quantization(checked: &Checked) -> String {
-    let first = &checked.layout.layers[0].down;
-    match (&first.blocks, checked.config.quantization.words()) {
+fn encoder_facts(checked: &CheckedEncoder) -> ModelFacts {
+    let config = &checked.config;
+    ModelFacts {
+        architecture: config.family.model_type.to_owned(),
+        vocab: config.vocab,
+        ctx_trained: config.positions - config.first_position,
+        parameters: checked.layout.parameters(config),
+        quantization: quantization(&checked.layout.layers[0].down, &config.quantization),
+    }
+}
+
+/// What most matrices are stored as, one of which is `first`.
+fn quantization(first: &Matrix, words: &Quantization) -> String {
+    match (&first.blocks, words.words()) {
         (Some(_), Some(words)) => words,
         _ => first.weight.tensor.dtype.name().to_lowercase(),
     }

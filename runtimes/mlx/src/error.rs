@@ -26,6 +26,8 @@ pub enum ModelError {
     Config { key: String, why: String },
     #[error("config.json: {key} {why}")]
     Unsupported { key: String, why: String },
+    #[error("{file} {why}")]
+    Beside { file: String, why: String },
     #[error("tensor {tensor}: {why}")]
     Tensor { tensor: String, why: String },
 }
@@ -55,6 +57,7 @@ impl From<ModelError> for Fault {
             }
             ModelError::Unsupported { key, .. } => Fault::new(Code::Unsupported, words).field(key),
             ModelError::Config { key, .. } => Fault::new(Code::Format, words).field(key),
+            ModelError::Beside { file, .. } => Fault::new(Code::Unsupported, words).field(file),
             ModelError::Tensor { tensor, .. } => Fault::new(Code::Format, words).field(tensor),
             ModelError::Json(_) => Fault::new(Code::Format, words).field("config.json"),
             _ => Fault::new(Code::Format, words).field("paths"),

@@ -2,12 +2,26 @@
 
 use sf_abi_sdk::Estimate;
 
-use crate::Checked;
+use crate::Found;
 use crate::config::Config;
+use crate::encoder::EncoderConfig;
 use crate::params::{LANES_MAX, Params};
 
 /// The answer of `sf.inspect/1`.
-pub(crate) fn of(checked: &Checked, params: &Params) -> Estimate {
+pub(crate) fn of(found: &Found, params: &Params) -> Estimate {
+    let checked = match found {
+        Found::Text(checked) => checked,
+        Found::Encoder(encoder) => {
+            return Estimate {
+                confidence: 1,
+                bytes_weights: encoder.files.bytes(),
+                bytes_compute: encoder_bytes(&encoder.config, params.step_tokens),
+                ctx_trained: encoder.config.positions - encoder.config.first_position,
+                lanes_max: LANES_MAX,
+                ..Estimate::default()
+            };
+        }
+    };
     Estimate {
         confidence: 1,
         bytes_weights: checked.files.bytes(),
@@ -29,6 +43,11 @@ pub(crate) fn compute_bytes(config: &Config, tokens: u32) -> u64 {
     let heads = u64::from(config.heads + 2 * config.kv_heads) * u64::from(config.head_dim);
     let per_token = 3 * u64::from(config.hidden) + 2 * heads + 3 * u64::from(config.ffn);
     4 * (u64::from(tokens) * per_token + u64::from(config.vocab))
+}
+
+/// Of texts of so many tokens: three hidden states, queries, keys and values, and twice the inner size.
+pub(crate) fn encoder_bytes(config: &EncoderConfig, tokens: u32) -> u64 {
+    4 * u64::from(tokens) * (6 * u64::from(config.hidden) + 2 * u64::from(config.ffn))
 }
 
 /// Bytes of memory, where the system tells.

@@ -39,6 +39,8 @@ pub struct Shard {
 /// A model directory, read as far as its headers.
 #[derive(Debug)]
 pub struct Files {
+    /// Where they are.
+    pub directory: PathBuf,
     /// The text of `config.json`.
     pub config: String,
     /// The safetensors files, by name.
@@ -64,13 +66,23 @@ impl Files {
             let why = "there is no config.json in this directory".to_owned();
             return Err(ModelError::Directory { path: directory.to_owned(), why });
         }
-        let mut files =
-            Files { config: text(&config, CONFIG_BYTES_MAX)?, shards: Vec::new(), tensors: BTreeMap::new() };
+        let mut files = Files {
+            directory: directory.to_owned(),
+            config: text(&config, CONFIG_BYTES_MAX)?,
+            shards: Vec::new(),
+            tensors: BTreeMap::new(),
+        };
         for path in shards(directory)? {
             files.add(&path)?;
         }
         files.check_index(directory)?;
         Ok(files)
+    }
+
+    /// The text of a small file beside `config.json`; `None` where there is none.
+    pub(crate) fn text_beside(&self, name: &str) -> Result<Option<String>, ModelError> {
+        let path = self.directory.join(name);
+        if path.is_file() { text(&path, CONFIG_BYTES_MAX).map(Some) } else { Ok(None) }
     }
 
     /// Bytes of all tensors.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::config::Config;
 use crate::error::ModelError;
 use crate::files::{Files, Place};
-use crate::quantization::Blocks;
+use crate::quantization::{Blocks, Quantization};
 use crate::safetensors::Dtype;
 
 /// A matrix that a row vector is multiplied with, `[rows, cols]`.
@@ -69,9 +69,10 @@ impl Layout {
     /// # Errors
     /// The first one that is missing, or has a type or shape that does not fit.
     pub fn find(config: &Config, files: &Files) -> Result<Layout, ModelError> {
-        let mut finder = Finder { config, files, used: BTreeSet::new() };
+        let mut finder = Finder::new(&config.quantization, files);
         let embedding = finder.matrix("model.embed_tokens", config.vocab, config.hidden, false)?;
-        let layers = (0..config.layers).map(|number| finder.layer(number)).collect::<Result<_, _>>()?;
+        let layers =
+            (0..config.layers).map(|number| finder.layer(config, number)).collect::<Result<_, _>>()?;
         let norm = finder.vector("model.norm.weight", config.hidden)?;
         let head = match config.tied {
             true => None,
@@ -108,15 +109,24 @@ fn expected_beside(name: &str, config: &Config) -> bool {
     name.ends_with("rotary_emb.inv_freq") || (config.tied && name.starts_with("lm_head."))
 }
 
-struct Finder<'a> {
-    config: &'a Config,
+/// Finds tensors by name, and notes which it has found.
+pub(crate) struct Finder<'a> {
+    quantization: &'a Quantization,
     files: &'a Files,
     used: BTreeSet<String>,
 }
 
-impl Finder<'_> {
-    fn layer(&mut self, number: u32) -> Result<Layer, ModelError> {
-        let config = self.config;
+impl<'a> Finder<'a> {
+    pub(crate) fn new(quantization: &'a Quantization, files: &'a Files) -> Finder<'a> {
+        Finder { quantization, files, used: BTreeSet::new() }
+    }
+
+    /// Whether the files hold a tensor of this name.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        self.files.tensors.contains_key(name)
+    }
+
+    fn layer(&mut self, config: &Config, number: u32) -> Result<Layer, ModelError> {
         let architecture = config.architecture;
         let at = |part: &str| format!("model.layers.{number}.{part}");
         let norm =
@@ -171,14 +181,20 @@ impl Finder<'_> {
         Ok(place.clone())
     }
 
-    fn vector(&mut self, name: &str, len: u32) -> Result<Place, ModelError> {
+    pub(crate) fn vector(&mut self, name: &str, len: u32) -> Result<Place, ModelError> {
         let place = self.place(name)?;
         check_float(name, &place)?;
         check_shape(name, &place, &[len])?;
         Ok(place)
     }
 
-    fn matrix(&mut self, name: &str, rows: u32, cols: u32, bias: bool) -> Result<Matrix, ModelError> {
+    pub(crate) fn matrix(
+        &mut self,
+        name: &str,
+        rows: u32,
+        cols: u32,
+        bias: bool,
+    ) -> Result<Matrix, ModelError> {
         let weight_name = format!("{name}.weight");
         let weight = self.place(&weight_name)?;
         let scales_name = format!("{name}.scales");
@@ -205,7 +221,7 @@ impl Finder<'_> {
         weight: &Place,
     ) -> Result<(Blocks, Place, Place), ModelError> {
         let weight_name = format!("{name}.weight");
-        let blocks = self.config.quantization.of(name).ok_or_else(|| {
+        let blocks = self.quantization.of(name).ok_or_else(|| {
             ModelError::tensor(
                 &format!("{name}.scales"),
                 "is there, and config.json does not say how it is quantized",

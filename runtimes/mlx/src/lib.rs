@@ -7,6 +7,8 @@
 pub mod architecture;
 pub mod config;
 mod describe;
+pub mod encoder;
+pub mod encoder_layout;
 mod error;
 mod estimate;
 pub mod files;
@@ -39,6 +41,8 @@ pub use engine::use_kernels;
 pub use error::ModelError;
 
 use config::Config;
+use encoder::EncoderConfig;
+use encoder_layout::EncoderLayout;
 use files::Files;
 use layout::Layout;
 
@@ -58,12 +62,32 @@ pub(crate) struct Checked {
     pub(crate) layout: Layout,
 }
 
-impl Checked {
-    pub(crate) fn open(path: &Path) -> Result<Checked, ModelError> {
+/// An encoder's directory, in the same way.
+#[derive(Debug)]
+pub(crate) struct CheckedEncoder {
+    pub(crate) files: Files,
+    pub(crate) config: EncoderConfig,
+    pub(crate) layout: EncoderLayout,
+}
+
+/// What a directory holds.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Text(Box<Checked>),
+    Encoder(Box<CheckedEncoder>),
+}
+
+impl Found {
+    pub(crate) fn open(path: &Path) -> Result<Found, ModelError> {
         let files = Files::open(path)?;
+        if EncoderConfig::is_meant(&files.config) {
+            let config = EncoderConfig::read(&files)?;
+            let layout = EncoderLayout::find(&config, &files)?;
+            return Ok(Found::Encoder(Box::new(CheckedEncoder { files, config, layout })));
+        }
         let config = Config::parse(&files.config)?;
         let layout = Layout::find(&config, &files)?;
-        Ok(Checked { files, config, layout })
+        Ok(Found::Text(Box::new(Checked { files, config, layout })))
     }
 }
 
@@ -98,7 +122,7 @@ pub(crate) fn log(level: Level, message: &str) {
 pub struct Mlx;
 
 impl Runtime for Mlx {
-    type Model = engine::MlxModel;
+    type Model = engine::OpenModel;
     type Tokenizer = NoTokenizer;
     const INSPECT: bool = true;
 
@@ -126,19 +150,19 @@ impl Runtime for Mlx {
         })
     }
 
-    fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::MlxModel, Fault> {
+    fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::OpenModel, Fault> {
         check_devices(request)?;
-        engine::MlxModel::open(request)
+        engine::OpenModel::open(request)
     }
 
     fn inspect(&self, request: &OpenRequest<'_>) -> Result<String, Fault> {
-        Ok(describe::inspected(&Checked::open(request.paths()[0])?))
+        Ok(describe::inspected(&Found::open(request.paths()[0])?))
     }
 
     fn estimate(&self, request: &OpenRequest<'_>) -> Result<Estimate, Fault> {
         check_devices(request)?;
         let params = params::Params::read(request.options())?;
-        Ok(estimate::of(&Checked::open(request.paths()[0])?, &params))
+        Ok(estimate::of(&Found::open(request.paths()[0])?, &params))
     }
 }
 

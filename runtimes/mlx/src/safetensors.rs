@@ -17,13 +17,15 @@ const DIMS_MAX: usize = 8;
 const PREFIX_BYTES: u64 = 8;
 
 /// Element types by their names in a header, and the bytes of one element.
-const TYPES: [(&str, Dtype); 6] = [
+const TYPES: [(&str, Dtype); 7] = [
     ("F32", Dtype::F32),
     ("F16", Dtype::F16),
     ("BF16", Dtype::Bf16),
     ("U32", Dtype::U32),
     ("I32", Dtype::I32),
     ("U8", Dtype::U8),
+    // Nothing is computed with them; old encoders keep the numbers of their positions so.
+    ("I64", Dtype::I64),
 ];
 
 /// Type of a tensor's elements.
@@ -36,6 +38,7 @@ pub enum Dtype {
     U32,
     I32,
     U8,
+    I64,
 }
 
 impl Dtype {
@@ -45,6 +48,7 @@ impl Dtype {
             Dtype::F32 | Dtype::U32 | Dtype::I32 => 4,
             Dtype::F16 | Dtype::Bf16 => 2,
             Dtype::U8 => 1,
+            Dtype::I64 => 8,
         }
     }
 

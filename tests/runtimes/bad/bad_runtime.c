@@ -52,7 +52,7 @@ enum mode {
 
 #define BAD_DESCRIPTOR(version) \
   "{\"descriptor_version\":1,\"id\":\"bad\",\"version\":\"" version "\",\"about\":\"misbehaves on request\"," \
-  "\"abi\":[0,1],\"formats\":[{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"toy\"]}]," \
+  "\"abi\":[0,2],\"formats\":[{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"toy\"]}]," \
   "\"interfaces\":[\"sf.engine/1\",\"sf.inspect/1\",\"sf.kv/1\"],\"capabilities\":{\"workload\":{\"chat\":true," \
   "\"completion\":true},\"kv\":{\"fork\":true,\"truncate\":true,\"export\":\"not in the bad runtime\"," \
   "\"import\":\"not in the bad runtime\"}},\"options\":[{\"key\":\"mode\",\"type\":\"str\",\"default\":\"none\"," \

@@ -13,7 +13,7 @@
 
 SFR_DESCRIPTOR_SECTION static const char DESCRIPTOR[] =
   "{\"descriptor_version\":1,\"id\":\"noop\",\"version\":\"0.1.0\",\"about\":\"computes nothing; measures the link\","
-  "\"abi\":[0,1],\"formats\":[{\"format\":\"noop\",\"extension\":\"noop\"},"
+  "\"abi\":[0,2],\"formats\":[{\"format\":\"noop\",\"extension\":\"noop\"},"
   "{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"noop\"]}],\"interfaces\":[\"sf.engine/1\"],"
   "\"capabilities\":{\"workload\":{\"completion\":true},\"kv\":{\"fork\":\"it keeps nothing to fork\","
   "\"truncate\":true}}}";

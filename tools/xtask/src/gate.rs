@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    const NEW_MINOR: (&str, &str) = ("#define SFR_ABI_MINOR 1u", "#define SFR_ABI_MINOR 2u");
+    const NEW_MINOR: (&str, &str) = ("#define SFR_ABI_MINOR 2u", "#define SFR_ABI_MINOR 3u");
 
     #[test]
     fn growth_that_no_old_library_sees_is_legal() {
@@ -301,7 +301,7 @@ mod tests {
         check(&[("#define SFR_E_ARG (-2)", "#define SFR_E_ARG (-3)")], Some("#define SFR_E_ARG"));
         check(&[("#define SFR_OPT_MUST 1u", "")], Some("#define SFR_OPT_MUST was removed"));
         check(&[("#define SFR_ABI_MAJOR 0u", "#define SFR_ABI_MAJOR 1u")], Some("SFR_ABI_MAJOR"));
-        check(&[("#define SFR_ABI_MINOR 1u", "#define SFR_ABI_MINOR 0u")], Some("SFR_ABI_MINOR went back"));
+        check(&[("#define SFR_ABI_MINOR 2u", "#define SFR_ABI_MINOR 1u")], Some("SFR_ABI_MINOR went back"));
         check(
             &[("typedef int32_t sfr_status;", "typedef int64_t sfr_status;")],
             Some("typedef int32_t sfr_status"),

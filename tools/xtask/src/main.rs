@@ -33,7 +33,7 @@ cargo xtask <command>
   check              format, lints, tidy rules, tests and doc tests, with what is there
   tidy               the repository's own rules only
   setup              install missing system packages and cargo-nextest
-  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: smollm2 gemma3); mlx, mlx-cuda: MLX itself
+  fetch [NAME]...    put real models into the cache: smollm2, gemma3, minilm  (default: all of them); mlx, mlx-cuda: MLX itself
   engine [llamacpp] [--portable] [--profile debug|release] [--where]
                      build the llama.cpp runtime into the engine cache and place it beside our binaries
   engine mlx [--cuda] [--profile debug|release] [--where]

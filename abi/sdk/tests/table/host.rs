@@ -42,7 +42,7 @@ pub(crate) fn runtime() -> &'static SfrRuntime {
         get_interface: None,
     }));
     // SAFETY: the table is static.
-    let runtime = unsafe { query(0, 1).as_ref() }.expect("ABI 0.1");
+    let runtime = unsafe { query(0, SFR_ABI_MINOR).as_ref() }.expect("this ABI");
     // SAFETY: a host by the header.
     assert_eq!(unsafe { runtime.init.unwrap()(host, null_mut()) }, SFR_OK);
     runtime

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the tests are a host")]
 #![expect(clippy::unwrap_used, reason = "the host's helpers fail the test that uses them")]
 
+mod embed;
 mod host;
 mod kv;
 
@@ -13,8 +14,8 @@ use host::*;
 use sf_abi_sdk::handshake::{self, Handshake};
 use sf_abi_sdk::sf_abi::*;
 use sf_abi_sdk::{
-    Code, Fault, Host, Lane, Level, Model, ModelDescription, OpenRequest, Plan, Runtime, Shape, StepWriter,
-    Tokenizer,
+    Code, EmbedPlan, EmbeddingFacts, Fault, Host, Lane, Level, Model, ModelDescription, Normalize,
+    OpenRequest, Plan, Pooling, Runtime, Shape, StepWriter, Tokenizer,
 };
 
 const VOCAB: u32 = 16;
@@ -28,6 +29,8 @@ const WAITS: u32 = 14;
 const REFUSED: u32 = 15;
 
 static GATE: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>> = Mutex::new(None);
+/// The same for a call that makes vectors.
+static EMBED_GATE: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>> = Mutex::new(None);
 
 /// Predicts the sum of a lane's tokens.
 struct Sums;
@@ -36,6 +39,8 @@ struct Adder {
     lanes: Vec<Vec<u32>>,
     scale: f32,
     exports: bool,
+    embeds: bool,
+    has_lanes: bool,
 }
 
 struct Digits;
@@ -60,7 +65,9 @@ impl Runtime for Sums {
             options.approximately("lanes.max");
         }
         let exports = options.flag("x.sums.exports")?.unwrap_or(true);
-        Ok(Adder { lanes: vec![Vec::new(); 3], scale, exports })
+        let embeds = options.flag("x.sums.embeds")?.unwrap_or(true);
+        let has_lanes = options.flag("x.sums.lanes")?.unwrap_or(true);
+        Ok(Adder { lanes: vec![Vec::new(); 3], scale, exports, embeds, has_lanes })
     }
 
     fn tokenizer(&self, _: &OpenRequest<'_>) -> Result<Digits, Fault> {
@@ -76,7 +83,36 @@ impl Model for Adder {
     }
 
     fn describe(&self) -> ModelDescription {
-        ModelDescription::default()
+        let embedding =
+            EmbeddingFacts { dims: 2, pooling: "mean".to_owned(), normalized: false, tokens_max: 4 };
+        ModelDescription { embedding: self.embeds.then_some(embedding), ..ModelDescription::default() }
+    }
+
+    /// A text's sum and its number of tokens.
+    fn embed(&mut self, plan: &EmbedPlan<'_>, out: &mut [f32]) -> Result<(), Fault> {
+        assert!(!plan.tokens().contains(&PANICS), "token {PANICS} is bad luck");
+        if plan.tokens().contains(&WAITS) {
+            let (began, go) = EMBED_GATE.lock().unwrap().take().unwrap();
+            began.send(()).unwrap();
+            go.recv().unwrap();
+        }
+        if plan.control().aborted() {
+            return Err(Fault::new(Code::Cancelled, "given up"));
+        }
+        let factor = if plan.normalize() == Normalize::Yes { 0.5 } else { 1.0 };
+        let mut rest = plan.tokens();
+        for (&length, to) in plan.lengths().iter().zip(out.chunks_exact_mut(2)) {
+            let (text, behind) = rest.split_at(length as usize);
+            rest = behind;
+            let first = plan.pooling() == Pooling::First;
+            let sum = if first { text[0] } else { text.iter().sum() };
+            to.copy_from_slice(&[sum as f32 * factor, length as f32 * factor]);
+        }
+        Ok(())
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.has_lanes
     }
 
     fn lane_free(&mut self, lane: Lane) {
@@ -165,13 +201,13 @@ impl Tokenizer for Digits {
 
 sf_abi_sdk::export_runtime!(
     Sums,
-    descriptor = r#"{"descriptor_version":1,"id":"sums","version":"0.1.0","abi":[0,1]}"#
+    descriptor = r#"{"descriptor_version":1,"id":"sums","version":"0.1.0","abi":[0,2]}"#
 );
 
 #[test]
 fn only_the_same_abi_gets_a_runtime() {
-    assert!(!query(0, 1).is_null());
-    for (major, minor) in [(1, 0), (0, 0), (0, 2), (7, 1)] {
+    assert!(!query(0, SFR_ABI_MINOR).is_null());
+    for (major, minor) in [(1, 0), (0, 0), (0, 1), (0, 3), (7, 2)] {
         assert!(query(major, minor).is_null(), "{major}.{minor}");
     }
     // SAFETY: NULL is allowed.

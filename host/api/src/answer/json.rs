@@ -63,7 +63,7 @@ pub(crate) fn put(out: &mut BytesMut, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-pub(super) fn print(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
+pub(crate) fn print(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
     out.writer().write_fmt(text).expect("a buffer in memory takes every write");
 }
 

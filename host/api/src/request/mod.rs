@@ -1,6 +1,7 @@
 //! What a client ordered, read out of JSON: the turns to run and the form in which the answer goes back.
 
 mod chat;
+mod embeddings;
 mod format;
 mod refused;
 mod render;
@@ -13,6 +14,7 @@ mod tools;
 mod variables;
 
 pub(crate) use chat::chat;
+pub(crate) use embeddings::{VectorFormat, embeddings};
 pub(crate) use render::render;
 pub(crate) use scheduling::tuning;
 pub(crate) use text::text;

@@ -105,6 +105,19 @@ pub(super) const TEXT: &[Refused] = &[
     row("tools", Nothing::Empty),
 ];
 
+/// Refused on `/v1/embeddings`.
+pub(super) const EMBEDDINGS: &[Refused] = &[
+    hinted("truncate", Nothing::False, "shorten what is too long: nothing is cut off in silence"),
+    hinted(
+        "truncate_prompt_tokens",
+        Nothing::Empty,
+        "shorten what is too long: nothing is cut off in silence",
+    ),
+    row("add_special_tokens", Nothing::True),
+    hinted("messages", Nothing::Empty, "use `input`"),
+    hinted("prompt", Nothing::Empty, "use `input`"),
+];
+
 /// Refused in a message.
 pub(super) const MESSAGE: &[Refused] = &[
     row("function_call", Nothing::Empty),

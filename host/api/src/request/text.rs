@@ -79,7 +79,7 @@ fn best_of(fields: &mut Fields, choices: u32) -> Result<(), Fault> {
 }
 
 /// A string, strings, tokens, or arrays of tokens.
-fn inputs(prompt: Value, path: &str) -> Result<Vec<Input>, Fault> {
+pub(super) fn inputs(prompt: Value, path: &str) -> Result<Vec<Input>, Fault> {
     let values = match prompt {
         Value::String(text) => return Ok(vec![Input::Text(text)]),
         Value::Array(values) => values,

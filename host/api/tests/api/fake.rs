@@ -12,10 +12,12 @@ use futures_core::Stream;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use sf_api::{ApiSettings, Exposure, router};
-use sf_core::ports::{Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning};
+use sf_core::ports::{
+    Accepted, BoxFuture, Inference, ModelCard, ModelState, Rendered, Tuning, Warning, Workload,
+};
 use sf_core::{
-    Chat, Content, Ending, Fault, FaultKind, FinishReason, Input, Message, Rendering, Role, Span, Token,
-    TokenInfo, Turn, TurnEvent,
+    Chat, Content, EmbedOrder, Embedded, Ending, Fault, FaultKind, FinishReason, Input, Message, Rendering,
+    Role, Span, Token, TokenInfo, Turn, TurnEvent,
 };
 use std::task::{Context, Poll};
 use tokio::sync::{Semaphore, mpsc};
@@ -58,6 +60,7 @@ pub(crate) struct Fake {
 impl Fake {
     pub(crate) fn new(script: impl Fn(&Turn) -> Result<Play, Fault> + Send + Sync + 'static) -> Arc<Fake> {
         let card = |id: &str, state| ModelCard {
+            workload: Workload::Text,
             id: id.to_owned(),
             created: 1_700_000_000,
             state,
@@ -172,6 +175,29 @@ impl Inference for Fake {
                 std::future::pending::<()>().await;
             }
             Ok(Accepted { model: "org/toy".to_owned(), prompt_tokens: 7, warnings, events })
+        })
+    }
+
+    /// A vector is an input's place and its bytes or tokens, in tenths.
+    fn embed(&self, order: EmbedOrder) -> BoxFuture<'_, Result<Embedded, Fault>> {
+        Box::pin(async move {
+            if order.model.as_deref() == Some("gone") {
+                return Err(Fault::new(FaultKind::Unavailable, "model_retired", "gone is retired"));
+            }
+            let lengths = order.inputs.iter().map(|input| match input {
+                Input::Text(text) => text.len(),
+                Input::Tokens(tokens) => tokens.len(),
+                Input::Chat(_) => panic!("no chat is embedded"),
+            });
+            let lengths: Vec<usize> = lengths.collect();
+            let vector = |(at, length): (usize, &usize)| [at as f32 / 10.0, *length as f32 / 10.0];
+            Ok(Embedded {
+                model: "org/toy".to_owned(),
+                prompt_tokens: lengths.iter().sum::<usize>() as u64,
+                dims: 2,
+                vectors: lengths.iter().enumerate().flat_map(vector).collect(),
+                warnings: Vec::new(),
+            })
         })
     }
 

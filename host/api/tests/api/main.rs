@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod embeddings;
 mod fake;
 mod gate;
 mod gone;

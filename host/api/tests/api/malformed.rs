@@ -283,7 +283,7 @@ async fn requests_are_refused_before_their_body_is_read() {
         (400, "invalid_value", None),
     )
     .await;
-    check_request(request("POST", "/v1/embeddings").body(json()).unwrap(), (501, "not_in_this_build", None))
+    check_request(request("POST", "/api/embed").body(json()).unwrap(), (501, "not_in_this_build", None))
         .await;
     check_request(request("GET", "/api/tags").body(Body::empty()).unwrap(), (501, "not_in_this_build", None))
         .await;

@@ -334,6 +334,10 @@ impl Parser {
         let sets = [marks.closes, opens, alone];
         let found = self.window.find(&sets);
         if !self.raw.is_empty() {
+            // Whether the line break that waits is the mark's shows when this is one.
+            if found == Found::Maybe(0) {
+                return false;
+            }
             let at_close = matches!(found, Found::Mark { at: 0, .. });
             self.settle(if at_close { SpanKind::Markup } else { SpanKind::Reasoning }, out);
         }

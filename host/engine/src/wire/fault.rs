@@ -15,7 +15,7 @@ const CONTRACT: u32 = 3;
 const OTHER: u32 = 4;
 
 /// Names of calls that an error may carry: [`EngineError`] holds them as `'static`.
-const CALLS: [&str; 22] = [
+const CALLS: [&str; 23] = [
     "query",
     "init",
     "probe",
@@ -30,6 +30,7 @@ const CALLS: [&str; 22] = [
     "step_end",
     "step",
     "stats",
+    "embed",
     "fork",
     "export_size",
     "export_state",

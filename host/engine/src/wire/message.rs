@@ -1,12 +1,12 @@
 //! One request and one answer in the shared memory: which kind it is, and its record.
 
-use sf_core::{StepOut, StepPlan};
+use sf_core::{EmbedBatch, StepOut, StepPlan};
 use sf_kit::Rooms;
 
 use super::WireError;
 use super::bytes::{Reader, Writer};
 use super::fault::WireFault;
-use super::step;
+use super::{embed, step};
 use crate::error::EngineError;
 use crate::link::EngineStats;
 
@@ -14,6 +14,7 @@ const STEP: u32 = 1;
 const STATS: u32 = 2;
 const BYE: u32 = 3;
 const ERROR: u32 = 4;
+const EMBED: u32 = 5;
 
 /// What the worker is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) enum Request {
         /// The yield word when the plan was made.
         word: u32,
     },
+    /// Vectors of texts, which are decoded into a buffer that is kept.
+    Embed,
     Stats,
     Bye,
 }
@@ -34,6 +37,12 @@ pub(crate) fn put_step(bytes: &mut Vec<u8>, plan: &StepPlan, word: u32) {
     step::put_plan(&mut w, plan);
 }
 
+pub(crate) fn put_embed(bytes: &mut Vec<u8>, batch: &EmbedBatch) {
+    let mut w = Writer::new(bytes);
+    w.u32(EMBED);
+    embed::put_batch(&mut w, batch);
+}
+
 pub(crate) fn put_stats(bytes: &mut Vec<u8>) {
     Writer::new(bytes).u32(STATS);
 }
@@ -42,13 +51,21 @@ pub(crate) fn put_bye(bytes: &mut Vec<u8>) {
     Writer::new(bytes).u32(BYE);
 }
 
-pub(crate) fn take_request(bytes: &[u8], plan: &mut StepPlan) -> Result<Request, WireError> {
+pub(crate) fn take_request(
+    bytes: &[u8],
+    plan: &mut StepPlan,
+    batch: &mut EmbedBatch,
+) -> Result<Request, WireError> {
     let mut r = Reader::new(bytes);
     let request = match r.u32()? {
         STEP => {
             let word = r.u32()?;
             step::take_plan(&mut r, plan)?;
             Request::Step { word }
+        }
+        EMBED => {
+            embed::take_batch(&mut r, batch)?;
+            Request::Embed
         }
         STATS => Request::Stats,
         BYE => Request::Bye,
@@ -89,6 +106,20 @@ pub(crate) fn put_stats_answer(bytes: &mut Vec<u8>, answer: Result<&EngineStats,
     }
 }
 
+pub(crate) fn put_embed_answer(bytes: &mut Vec<u8>, answer: Result<&[f32], &EngineError>) {
+    let mut w = Writer::new(bytes);
+    match answer {
+        Ok(vectors) => {
+            w.u32(EMBED);
+            embed::put_vectors(&mut w, vectors);
+        }
+        Err(error) => {
+            w.u32(ERROR);
+            WireFault::from(error).put(&mut w);
+        }
+    }
+}
+
 /// Bytes of a step's answer at most, of a step of `lanes` lanes without operations, or of an error in its place.
 pub(crate) fn step_answer_bytes_max(lanes: usize) -> usize {
     4 + step::out_bytes_max(lanes).max(WireFault::BYTES_MAX)
@@ -103,6 +134,20 @@ pub(crate) fn take_step_answer(
     let mut r = Reader::new(bytes);
     let answer = match r.u32()? {
         STEP => Ok(step::take_out(&mut r, out, rooms)?),
+        ERROR => Err(WireFault::take(&mut r)?.into()),
+        value => return Err(WireError::Tag { what: "answer", value }),
+    };
+    r.end().map(|()| answer)
+}
+
+/// Appends the vectors to `out`.
+pub(crate) fn take_embed_answer(
+    bytes: &[u8],
+    out: &mut Vec<f32>,
+) -> Result<Result<(), EngineError>, WireError> {
+    let mut r = Reader::new(bytes);
+    let answer = match r.u32()? {
+        EMBED => Ok(embed::take_vectors(&mut r, out)?),
         ERROR => Err(WireFault::take(&mut r)?.into()),
         value => return Err(WireError::Tag { what: "answer", value }),
     };
@@ -126,20 +171,30 @@ pub(crate) fn take_stats_answer(bytes: &[u8]) -> Result<Result<EngineStats, Engi
 
 #[cfg(test)]
 mod tests {
+    use sf_core::Token;
+
     use super::*;
 
     #[test]
     fn requests_and_answers_are_told_apart() {
-        let (mut bytes, mut plan) = (Vec::new(), StepPlan::default());
+        let (mut bytes, mut plan, mut batch) = (Vec::new(), StepPlan::default(), EmbedBatch::default());
         put_stats(&mut bytes);
-        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Stats));
+        assert_eq!(take_request(&bytes, &mut plan, &mut batch), Ok(Request::Stats));
         put_bye(&mut bytes);
-        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Bye));
+        assert_eq!(take_request(&bytes, &mut plan, &mut batch), Ok(Request::Bye));
         put_step(&mut bytes, &StepPlan { seq: 7, ..StepPlan::default() }, 3);
-        assert_eq!(take_request(&bytes, &mut plan), Ok(Request::Step { word: 3 }));
+        assert_eq!(take_request(&bytes, &mut plan, &mut batch), Ok(Request::Step { word: 3 }));
         assert_eq!(plan.seq, 7);
+        let texts = EmbedBatch { tokens: vec![Token(5), Token(6), Token(7)], lengths: vec![1, 2] };
+        put_embed(&mut bytes, &texts);
+        assert_eq!(take_request(&bytes, &mut plan, &mut batch), Ok(Request::Embed));
+        assert_eq!(batch, texts);
+        put_embed_answer(&mut bytes, Ok(&[0.5, f32::MIN_POSITIVE]));
+        let mut vectors = vec![1.0];
+        assert_eq!(take_embed_answer(&bytes, &mut vectors), Ok(Ok(())));
+        assert_eq!(vectors, [1.0, 0.5, f32::MIN_POSITIVE]);
         assert_eq!(
-            take_request(&9u32.to_le_bytes(), &mut plan),
+            take_request(&9u32.to_le_bytes(), &mut plan, &mut batch),
             Err(WireError::Tag { what: "request", value: 9 })
         );
 

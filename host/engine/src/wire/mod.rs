@@ -4,6 +4,7 @@
 //! crate: `sf-core` knows no encoding.
 
 pub(crate) mod bytes;
+pub(crate) mod embed;
 pub(crate) mod fault;
 pub(crate) mod frame;
 pub(crate) mod message;
@@ -12,7 +13,7 @@ pub(crate) mod step;
 use thiserror::Error;
 
 /// Version of the worker protocol: frames, step records and the layout of the shared memory. Both sides must agree.
-pub const PROTOCOL: u16 = 4;
+pub const PROTOCOL: u16 = 5;
 
 /// Bytes that do not decode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sf_abi::{SFR_E_CAPACITY, SFR_SCOPE_CALL};
-use sf_core::{StepOut, StepPlan};
+use sf_core::{EmbedBatch, StepOut, StepPlan};
 use sf_kit::Rooms;
 
 use super::bell::{self, Waiter, Wake, Wanted};
@@ -22,6 +22,7 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::link::{EngineStats, Link, OpenSpec, Opened};
 use crate::open::parse_description;
+use crate::wire::embed::pieces;
 use crate::wire::frame::{self, FromWorker, ToWorker, WireOpen};
 use crate::wire::message;
 
@@ -303,6 +304,28 @@ impl Link for WorkerLink {
         let answer = message::take_step_answer(&self.bytes, out, &mut self.rooms);
         self.answered("step", answer)?;
         self.tick = tick.after(out).map_err(|reason| self.foreign("step", reason))?;
+        Ok(())
+    }
+
+    fn embed(&mut self, batch: &EmbedBatch, out: &mut Vec<f32>) -> Result<(), EngineError> {
+        self.ready("embed")?;
+        out.clear();
+        let dims = self.opened.description.embedding.as_ref().map_or(0, |facts| facts.dims as usize);
+        let mut part = EmbedBatch::default();
+        for (texts, tokens) in pieces(batch, dims, self.shm.answer().room(0)) {
+            part.clear();
+            part.lengths.extend_from_slice(&batch.lengths[texts.clone()]);
+            part.tokens.extend_from_slice(&batch.tokens[tokens]);
+            message::put_embed(&mut self.bytes, &part);
+            self.send("embed")?;
+            self.receive("embed", 1)?;
+            let answer = message::take_embed_answer(&self.bytes, out);
+            self.answered("embed", answer)?;
+            if out.len() != texts.end * dims {
+                let reason = format!("{} numbers came for {} vectors of {dims}", out.len(), texts.end);
+                return Err(self.foreign("embed", reason));
+            }
+        }
         Ok(())
     }
 

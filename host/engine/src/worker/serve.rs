@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
-use sf_core::{StepOut, StepPlan};
+use sf_core::{EmbedBatch, StepOut, StepPlan};
 use sf_kit::Executor;
 
 use super::bell::{self, Waiter, Wake, Wanted};
@@ -200,6 +200,8 @@ struct Server<'a> {
     bytes: Vec<u8>,
     plan: StepPlan,
     out: StepOut,
+    batch: EmbedBatch,
+    vectors: Vec<f32>,
 }
 
 impl<'a> Server<'a> {
@@ -213,6 +215,8 @@ impl<'a> Server<'a> {
             bytes: Vec::new(),
             plan: StepPlan::default(),
             out: StepOut::default(),
+            batch: EmbedBatch::default(),
+            vectors: Vec::new(),
         }
     }
 
@@ -229,6 +233,12 @@ impl<'a> Server<'a> {
             }
             match self.take()? {
                 Request::Step { word } => self.tick(word)?,
+                Request::Embed => {
+                    let answer =
+                        self.executor.embed(&self.batch, &mut self.vectors).map_err(EngineError::from);
+                    message::put_embed_answer(&mut self.bytes, answer.as_ref().map(|_| &*self.vectors));
+                    self.ring()?;
+                }
                 Request::Stats => {
                     let answer: Result<EngineStats, EngineError> = open::stats(&self.executor);
                     message::put_stats_answer(&mut self.bytes, answer.as_ref());
@@ -245,7 +255,7 @@ impl<'a> Server<'a> {
         let wire = |error| EngineError::system("read a request", error);
         self.answer_at = 0;
         self.shm.request().read(0, &mut self.bytes).map_err(wire)?;
-        message::take_request(&self.bytes, &mut self.plan).map_err(wire)
+        message::take_request(&self.bytes, &mut self.plan, &mut self.batch).map_err(wire)
     }
 
     /// Runs the plan and answers with one record per step. An error is the last record.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sf_abi::{SFR_E_ARG, SFR_E_CAPACITY, SFR_E_INTERNAL, SFR_E_STATE, SFR_OK, SfrLaneOut, SfrStats};
-use sf_core::{Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Score, StepOut, StepPlan, Token, Vocabulary};
+use sf_core::{
+    EmbedBatch, Feed, LaneFault, LaneId, LaneOp, LaneOut, Move, Score, StepOut, StepPlan, Token, Vocabulary,
+};
 
 use crate::control::ControlPage;
 use crate::error::{KitError, code_name};
@@ -123,6 +125,17 @@ impl Executor {
     /// As [`Model::stats`].
     pub fn stats(&self) -> Result<SfrStats, KitError> {
         self.model.stats()
+    }
+
+    /// As [`Model::embed`].
+    ///
+    /// # Errors
+    /// As [`Model::embed`], or `SFR_E_STATE` while a tick is running.
+    pub fn embed(&mut self, batch: &EmbedBatch, out: &mut Vec<f32>) -> Result<usize, KitError> {
+        if self.tick.is_some() {
+            return Err(KitError::refused("embed", SFR_E_STATE, "", "a tick is running"));
+        }
+        self.model.embed(batch, out)
     }
 
     /// [`Executor::begin`] with the yield word as it is, and the first [`Executor::next`]: all of a plan of one step.

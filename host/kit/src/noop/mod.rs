@@ -34,7 +34,7 @@ pub const KEYS: [&str; 6] = ["ctx.max", "lanes.max", "step.tokens.max", "threads
 
 const WINDOW: u32 = 1 << 20;
 const DESCRIPTOR: &str = concat!(
-    r#"{"descriptor_version":1,"id":"noop","version":"0.1.0","about":"computes nothing","abi":[0,1],"#,
+    r#"{"descriptor_version":1,"id":"noop","version":"0.1.0","about":"computes nothing","abi":[0,2],"#,
     r#""formats":[{"format":"none"}],"interfaces":["sf.engine/1","sf.kv/1"],"#,
     r#""capabilities":{"kv":{"fork":true,"truncate":true,"export":true,"import":true}}}"#
 );

@@ -92,9 +92,9 @@ macro_rules! runtimes {
 
 runtimes! {
     silent: |t| t.silent = true;
-    newer: |t| t.runtime.abi_minor = 2;
+    newer: |t| t.runtime.abi_minor = 3;
     major: |t| t.runtime.abi_major = 1;
-    picky: |t| t.runtime.abi_minor_min_host = 2;
+    picky: |t| t.runtime.abi_minor_min_host = 3;
     short: |t| t.runtime.struct_size -= 8;
     no_init: |t| t.runtime.init = None;
     no_probe: |t| t.runtime.probe = None;
@@ -142,10 +142,10 @@ fn a_library_that_does_not_fit_is_refused_with_the_reason() {
         let text = bind(entry).expect_err("it is refused").to_string();
         assert!(text.contains(expect), "{text}");
     };
-    check(silent::entry, "does not speak ABI 0.1: it answered NULL to our version (kit.version)");
-    check(newer::entry, "it speaks 0.2");
-    check(major::entry, "it speaks 1.1");
-    check(picky::entry, "it needs a host of at least 0.2");
+    check(silent::entry, "does not speak ABI 0.2: it answered NULL to our version (kit.version)");
+    check(newer::entry, "it speaks 0.3");
+    check(major::entry, "it speaks 1.2");
+    check(picky::entry, "it needs a host of at least 0.3");
     check(short::entry, "broke its contract in query: its table has");
     check(no_init::entry, "init is NULL");
     check(no_probe::entry, "probe is NULL");

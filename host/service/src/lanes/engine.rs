@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use sf_core::Moment;
 use sf_core::ports::ModelState;
+use sf_core::{EmbedShape, Moment};
 use sf_engine::EngineError;
 use sf_engine::Link;
 
@@ -48,7 +48,7 @@ impl LaneThread {
     /// Buries an engine and opens the next, with growing pauses; `None` when too many died in a row.
     pub(super) fn replace(&mut self, mut error: EngineError) -> Result<Opened, Closed> {
         self.bury(&error);
-        let mut pause = self.restarts.died(self.clients.tokens, self.clients.finished);
+        let mut pause = self.restarts.died(self.clients.tokens, self.finished());
         while let Some(time) = pause {
             let attempt = self.restarts.attempt();
             tracing::warn!(model = self.start.model, %error, attempt, pause = ?time, "the engine is started again");
@@ -123,10 +123,14 @@ impl LaneThread {
     fn connect(&mut self, engine: Engine) -> Box<dyn Link> {
         let Engine { link, facts } = engine;
         tracing::debug!(model = self.start.model, ?facts, pid = link.pid(), "the engine is open");
+        if let Some(told) = &link.opened().description.embedding {
+            let shape = EmbedShape { dims: told.dims, tokens_max: told.tokens_max };
+            self.start.shape.get_or_init(|| shape);
+        }
         self.start.scheduler.engine_opened(facts);
         self.start.desk.connect(link.control());
         self.watch = StepWatch::default();
-        self.restarts.opened(self.clients.tokens, self.clients.finished);
+        self.restarts.opened(self.clients.tokens, self.finished());
         self.start.state.send_replace(ModelState::Ready);
         link
     }
@@ -146,11 +150,18 @@ impl LaneThread {
         self.start.meter.update(now, &self.start.scheduler, false);
     }
 
+    /// Answers that were completed, whatever they are.
+    fn finished(&self) -> u64 {
+        self.clients.finished + self.embeds.finished
+    }
+
     fn retire(&mut self, error: &EngineError) {
         tracing::error!(model = self.start.model, %error, "the model is retired; the next request tries it once more");
         self.start.meter.retirements.increment(1);
         self.start.state.send_replace(ModelState::Retired(error.to_string()));
         let fault = faults::retired(&self.start.model, error);
+        self.embeds.fail_all(&fault);
+        self.start.desk.note_waiting_embeds(0);
         for request in self.start.scheduler.drop_all() {
             self.clients.fail(request, fault.clone(), &self.start.meter);
         }

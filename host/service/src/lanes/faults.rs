@@ -29,6 +29,11 @@ fn lane(fault: &LaneFault) -> Fault {
     Fault::new(kind, code, format!("the engine failed this answer: {}", fault.message))
 }
 
+/// Texts that the engine refused to turn into vectors.
+pub(super) fn not_embedded(error: &EngineError) -> Fault {
+    Fault::new(FaultKind::Engine, "embedding_failed", format!("the engine made no vectors: {error}"))
+}
+
 /// A request that found too many others before it.
 pub(crate) fn queue_full(full: &QueueFull) -> Fault {
     Fault::new(FaultKind::Busy, "queue_full", full.to_string()).hint("retry later, or raise --max-batch")

@@ -4,16 +4,17 @@
 //! and never blocks on anything but its link and its desk.
 
 mod clients;
+mod embeds;
 mod engine;
 mod faults;
 mod restarts;
 mod watch;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use sf_core::ports::ModelState;
-use sf_core::{Moment, StepOut, StepPlan};
+use sf_core::{EmbedShape, Moment, StepOut, StepPlan};
 use sf_engine::EngineError;
 use sf_engine::Link;
 use sf_sched::{Outcome, Scheduler};
@@ -21,6 +22,7 @@ use tokio::sync::watch::Sender;
 
 use crate::clock::Clock;
 use crate::desk::{Closed, Desk, Job, News};
+use crate::embed::EmbedQueue;
 use crate::mailbox::Ending;
 use crate::meter::Meter;
 use crate::model::Opener;
@@ -48,12 +50,16 @@ pub(crate) struct Start {
     pub(crate) state: Sender<ModelState>,
     /// The model's numbers.
     pub(crate) meter: Meter,
+    /// Told once the engine is open, where it makes vectors.
+    pub(crate) shape: Arc<OnceLock<EmbedShape>>,
 }
 
 /// State of one lane thread.
 pub(crate) struct LaneThread {
     start: Start,
     clients: Clients,
+    embeds: EmbedQueue,
+    vectors: Vec<f32>,
     restarts: Restarts,
     watch: StepWatch,
     news: News,
@@ -94,6 +100,8 @@ impl LaneThread {
         LaneThread {
             start,
             clients: Clients::default(),
+            embeds: EmbedQueue::default(),
+            vectors: Vec::new(),
             restarts: Restarts::default(),
             watch: StepWatch::default(),
             news: News::default(),
@@ -159,7 +167,10 @@ impl LaneThread {
             self.start.meter.generated(self.clients.tokens);
             if planned {
                 self.follow(link, kind, now)?;
-            } else {
+            }
+            // In turns with ticks, so that neither waits for the other's end.
+            let embedded = self.embed(link)?;
+            if !planned && !embedded {
                 self.idle();
             }
         }
@@ -200,7 +211,7 @@ impl LaneThread {
 
     /// Without an engine: sleeps until a request waits for one.
     fn await_request(&mut self) -> Result<(), Closed> {
-        while self.start.scheduler.waiting() == 0 {
+        while self.start.scheduler.waiting() == 0 && self.embeds.is_empty() {
             self.start.meter.update(self.now(), &self.start.scheduler, false);
             self.start.desk.wait(None);
             self.read_desk()?;
@@ -215,6 +226,11 @@ impl LaneThread {
             self.admit(job);
         }
         self.start.desk.note_waiting(self.start.scheduler.waiting());
+        for job in news.embeds.drain(..) {
+            self.start.meter.prompt_tokens.increment(job.tokens());
+            self.embeds.push(job);
+        }
+        self.start.desk.note_waiting_embeds(self.embeds.len());
         for (request, why) in news.left.drain(..) {
             if self.clients.left(request, why, &self.start.meter) {
                 self.start.scheduler.cancel(request);

@@ -1,5 +1,6 @@
 //! The groups of checks, each a list of named rules.
 
+mod embed;
 mod mutate;
 mod negotiation;
 mod probe;
@@ -24,5 +25,6 @@ pub(crate) fn run(subject: &Subject, journal: &mut Journal<'_>) {
         Group::Options => open::run(subject, journal),
         Group::StepFuzz => step_fuzz::run(subject, journal),
         Group::Semantics => semantics::run(subject, journal),
+        Group::Embed => embed::run(subject, journal),
     }
 }

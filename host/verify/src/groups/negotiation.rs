@@ -4,7 +4,8 @@ use std::ffi::{CStr, CString};
 
 use sf_abi::descriptor::Descriptor;
 use sf_abi::{
-    SF_ENGINE_1, SF_INSPECT_1, SF_TOKENIZER_1, SFR_E_FORMAT, SFR_E_NOT_FOUND, SfrEngineVt, SfrQuery,
+    SF_ENGINE_1, SF_INSPECT_1, SF_TOKENIZER_1, SFR_ABI_MINOR, SFR_E_FORMAT, SFR_E_NOT_FOUND, SfrEngineVt,
+    SfrQuery,
 };
 
 use crate::child::Subject;
@@ -82,7 +83,9 @@ fn foreign_versions(entry: Entry) -> Found {
     let own = own_query();
     let with =
         |major: u32, minor: u32| SfrQuery { abi_major: major, abi_minor: minor, abi_minor_min: minor, ..own };
-    let foreign = [(1, 1), (2, 1), (u32::MAX, 1), (0, 0), (0, 2), (0, u32::MAX), (1, 0)];
+    let minor = own.abi_minor;
+    let foreign =
+        [(1, minor), (2, minor), (u32::MAX, minor), (0, minor - 1), (0, minor + 1), (0, u32::MAX), (1, 0)];
     for (major, minor) in foreign {
         let table = entry.ask(&Guarded::holding(&with(major, minor), &[]));
         ensure!(table.is_null(), "a host of ABI {major}.{minor} was given a table");
@@ -180,7 +183,7 @@ fn unknown_ids(bound: &Bound) -> Found {
     for id in RESERVED {
         ensure!(
             bound.interface(id).is_null(),
-            "get_interface({id:?}) is not NULL, but ABI 0.1 has no such table"
+            "get_interface({id:?}) is not NULL, but ABI 0.{SFR_ABI_MINOR} has no such table of a runtime"
         );
     }
     Ok(format!("{} refused", made.len() + RESERVED.len()))

@@ -34,7 +34,10 @@ pub(super) fn run(subject: &Subject, journal: &mut Journal<'_>) {
     let Some(model) = &subject.model else { return };
     let mut meaning = None;
     journal.check("open", || {
-        let session = Session::open(&bound, &small(subject, &descriptor, model)?)?;
+        let mut session = Session::open(&bound, &small(subject, &descriptor, model)?)?;
+        if let Some(reason) = session.no_lanes()? {
+            not_here!("no lanes: {reason}");
+        }
         let words = format!(
             "rows are compared {}",
             match session.closeness {

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::image::Export;
 
-    const GOOD: &str = r#"{"descriptor_version":1,"id":"acme","version":"1.0","abi":[0,1],"formats":[{"format":"gguf"}],"interfaces":["sf.engine/1"],"options":[{"key":"fast","type":"bool","default":true,"help":"faster"}]}"#;
+    const GOOD: &str = r#"{"descriptor_version":1,"id":"acme","version":"1.0","abi":[0,2],"formats":[{"format":"gguf"}],"interfaces":["sf.engine/1"],"options":[{"key":"fast","type":"bool","default":true,"help":"faster"}]}"#;
 
     #[test]
     fn a_descriptor_is_canonical_and_makes_sense_or_is_refused_in_words() {
@@ -286,8 +286,8 @@ mod tests {
         check("", "", "");
         check(",\"id\"", ", \"id\"", "not canonical");
         check("\"version\":\"1.0\"", "\"version\":\"1.0\",\"version\":\"1.0\"", "not canonical");
-        check("\"abi\":[0,1],", "", "abi");
-        check("\"abi\":[0,1]", "\"abi\":[1,0]", "ABI [1, 0]");
+        check("\"abi\":[0,2],", "", "abi");
+        check("\"abi\":[0,2]", "\"abi\":[1,0]", "ABI [1, 0]");
         check("\"id\":\"acme\",\"version\":\"1.0\"", "\"version\":\"1.0\",\"id\":\"acme\"", "order");
         check("\"id\"", "\"ID\"", "unknown key");
         check("acme", "Acme", "not [a-z0-9]");

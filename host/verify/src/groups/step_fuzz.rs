@@ -146,7 +146,10 @@ pub(super) fn run(subject: &Subject, journal: &mut Journal<'_>) {
     let Some(model) = &subject.model else { return };
     let mut field = None;
     journal.check("control-lanes", || {
-        let session = Session::open(&bound, &small(subject, &descriptor, model)?)?;
+        let mut session = Session::open(&bound, &small(subject, &descriptor, model)?)?;
+        if let Some(reason) = session.no_lanes()? {
+            not_here!("no lanes: {reason}");
+        }
         field = Some(Field::set_up(session)?);
         Ok("two scripts recorded".to_owned())
     });

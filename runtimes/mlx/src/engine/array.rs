@@ -93,6 +93,23 @@ pub(super) fn keep(attention: &RawAttention, kv: &Array) -> Result<(), Fault> {
     check(unsafe { sys::sf_mlx_keep(attention, kv.raw()) }, "keeping keys and values")
 }
 
+/// Attention of texts that stand one behind the other, each over all of itself.
+pub(super) fn attend_texts(
+    qkv: &Array,
+    lengths: &[u32],
+    heads: u32,
+    scale: f32,
+    threads: u32,
+) -> Result<Array, Fault> {
+    let (heads, threads) = (heads.cast_signed(), threads.cast_signed());
+    made("attend texts", |out| {
+        // SAFETY: a live array, and as many lengths as are said.
+        unsafe {
+            sys::sf_mlx_attend_texts(qkv.raw(), lengths.as_ptr(), count(lengths), heads, scale, threads, out)
+        }
+    })
+}
+
 impl Array {
     pub(super) fn raw(&self) -> *const RawArray {
         self.0.as_ptr()
@@ -143,14 +160,22 @@ impl Array {
         made("norm", |out| unsafe { sys::sf_mlx_norm(self.raw(), weight.raw(), eps, out) })
     }
 
-    pub(super) fn gate(&self, activation: Activation, threads: u32) -> Result<Array, Fault> {
-        let activation = match activation {
-            Activation::Silu => 0,
-            Activation::GeluTanh => 1,
-            Activation::Gelu => 2,
-        };
+    pub(super) fn layer_norm(&self, weight: &Array, bias: &Array, eps: f32) -> Result<Array, Fault> {
+        let (x, weight, bias) = (self.raw(), weight.raw(), bias.raw());
         // SAFETY: as above.
-        made("gate", |out| unsafe { sys::sf_mlx_gate(self.raw(), activation, threads.cast_signed(), out) })
+        made("layer norm", |out| unsafe { sys::sf_mlx_layer_norm(x, weight, bias, eps, out) })
+    }
+
+    pub(super) fn activate(&self, activation: Activation, threads: u32) -> Result<Array, Fault> {
+        let (kind, threads) = (number_of(activation), threads.cast_signed());
+        // SAFETY: as above.
+        made("activation", |out| unsafe { sys::sf_mlx_activate(self.raw(), kind, threads, out) })
+    }
+
+    pub(super) fn gate(&self, activation: Activation, threads: u32) -> Result<Array, Fault> {
+        let (kind, threads) = (number_of(activation), threads.cast_signed());
+        // SAFETY: as above.
+        made("gate", |out| unsafe { sys::sf_mlx_gate(self.raw(), kind, threads, out) })
     }
 
     pub(super) fn add(&self, other: &Array) -> Result<Array, Fault> {
@@ -180,6 +205,22 @@ impl Array {
         // SAFETY: as above, and two places to write to.
         check(unsafe { sys::sf_mlx_floats(self.raw(), &mut at, &mut len) }, "elements")?;
         Ok((at, len))
+    }
+
+    /// The elements of an evaluated array.
+    pub(super) fn values(&self) -> Result<&[f32], Fault> {
+        let (at, len) = self.elements()?;
+        // SAFETY: as many elements as the array has, evaluated, and they live and stay the same as long as it.
+        Ok(unsafe { std::slice::from_raw_parts(at, len) })
+    }
+}
+
+/// As the shim numbers them.
+fn number_of(activation: Activation) -> i32 {
+    match activation {
+        Activation::Silu => 0,
+        Activation::GeluTanh => 1,
+        Activation::Gelu => 2,
     }
 }
 

@@ -1,7 +1,9 @@
 //! What computes: an open model on MLX, its lanes, and the calls of the SDK's trait.
 
 mod array;
+mod encoder;
 mod forward;
+mod open;
 mod pages;
 mod state;
 mod sys;
@@ -16,6 +18,7 @@ use crate::config::Config;
 use crate::params::Params;
 use crate::{Checked, GPU, describe, estimate, identity, log};
 
+pub(crate) use open::OpenModel;
 pub use sys::use_kernels;
 
 use forward::{Network, Step, StepRun};
@@ -57,9 +60,7 @@ pub struct MlxModel {
 }
 
 impl MlxModel {
-    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
-        let params = Params::read(request.options())?;
-        let mut checked = Checked::open(request.paths()[0])?;
+    fn open(mut checked: Checked, params: Params, request: &OpenRequest<'_>) -> Result<MlxModel, Fault> {
         let trained = checked.config.ctx_trained;
         let ctx_max = params.ctx_max(trained);
         checked.config.extend_to(ctx_max);

@@ -106,6 +106,28 @@ unsafe extern "C" {
         kv: *mut *mut RawArray,
     ) -> i32;
     pub(super) fn sf_mlx_keep(attention: *const RawAttention, kv: *const RawArray) -> i32;
+    pub(super) fn sf_mlx_layer_norm(
+        x: *const RawArray,
+        weight: *const RawArray,
+        bias: *const RawArray,
+        eps: f32,
+        out: *mut *mut RawArray,
+    ) -> i32;
+    pub(super) fn sf_mlx_activate(
+        x: *const RawArray,
+        activation: i32,
+        threads: i32,
+        out: *mut *mut RawArray,
+    ) -> i32;
+    pub(super) fn sf_mlx_attend_texts(
+        qkv: *const RawArray,
+        lengths: *const u32,
+        count: i32,
+        heads: i32,
+        scale: f32,
+        threads: i32,
+        out: *mut *mut RawArray,
+    ) -> i32;
     pub(super) fn sf_mlx_add(a: *const RawArray, b: *const RawArray, out: *mut *mut RawArray) -> i32;
     pub(super) fn sf_mlx_select(
         x: *const RawArray,

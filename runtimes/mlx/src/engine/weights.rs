@@ -26,7 +26,7 @@ pub(super) fn load(
     params: &Params,
     request: &OpenRequest<'_>,
 ) -> Result<Confined<Network>, Fault> {
-    let reader = &Reader { shards: &checked.files.shards, offset: checked.config.architecture.norm_offset };
+    let reader = &Reader::new(&checked.files.shards, checked.config.architecture.norm_offset);
     let cache = (params.cache_mb as usize) << 20;
     let gpu = on_gpu(request.devices());
     let mut parts = Confined::make(move || {
@@ -60,13 +60,18 @@ pub(super) fn load(
     Ok(network)
 }
 
-struct Reader<'a> {
+/// Reads tensors out of a model's files.
+pub(super) struct Reader<'a> {
     shards: &'a [Shard],
     /// Norm weights are stored as their distance from one.
     offset: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(shards: &'a [Shard], offset: bool) -> Reader<'a> {
+        Reader { shards, offset }
+    }
+
     fn block(&self, layer: &Layer) -> Result<Block, Fault> {
         let all = |matrices: &[Matrix]| -> Result<Vec<Weights>, Fault> {
             matrices.iter().map(|matrix| self.matrix(matrix)).collect()
@@ -88,7 +93,7 @@ impl Reader<'_> {
         })
     }
 
-    fn matrix(&self, matrix: &Matrix) -> Result<Weights, Fault> {
+    pub(super) fn matrix(&self, matrix: &Matrix) -> Result<Weights, Fault> {
         let (bits, group, blocks) = match &matrix.blocks {
             Some((blocks, scales, biases)) => {
                 (blocks.bits, blocks.group, Some((self.stored(scales)?, self.stored(biases)?)))
@@ -124,7 +129,7 @@ impl Reader<'_> {
         rows.side_by_side()
     }
 
-    fn norm(&self, place: &Place) -> Result<Array, Fault> {
+    pub(super) fn norm(&self, place: &Place) -> Result<Array, Fault> {
         self.vector(place, if self.offset { 1.0 } else { 0.0 })
     }
 

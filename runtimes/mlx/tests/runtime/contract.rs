@@ -8,6 +8,7 @@ use sf_core::{EngineOption, OptionValue};
 use sf_kit::KitError;
 use superfluid_mlx::DESCRIPTOR;
 use superfluid_mlx::architecture::ARCHITECTURES;
+use superfluid_mlx::encoder::FAMILIES;
 
 use crate::support::{int, open, request, runtime};
 use crate::tiny::{Case, safetensors};
@@ -17,7 +18,8 @@ fn the_descriptor_is_canonical_and_names_what_the_table_has() {
     let descriptor: Descriptor = serde_json::from_str(DESCRIPTOR).unwrap();
     assert_eq!(serde_json::to_string(&descriptor).unwrap(), DESCRIPTOR);
     assert!(descriptor.version.starts_with(env!("CARGO_PKG_VERSION")), "{}", descriptor.version);
-    let mut known: Vec<&str> = ARCHITECTURES.iter().map(|row| row.model_type).collect();
+    let text = ARCHITECTURES.iter().map(|row| row.model_type);
+    let mut known: Vec<&str> = text.chain(FAMILIES.iter().map(|row| row.model_type)).collect();
     known.sort_unstable();
     assert_eq!(descriptor.formats[0].architectures, known);
 }
