@@ -93,7 +93,7 @@ fn vectors_are_those_of_the_equations() {
     for name in ["bert", "bert_first", "bert_last"] {
         let (case, dir) = (Case::read(name), tempfile::tempdir().unwrap());
         case.write(dir.path());
-        for kernels in [c"plain", c"avx2", c"avx512"] {
+        for kernels in [c"plain", c"avx2", c"builtin", c"avx512"] {
             if !use_kernels(kernels) {
                 eprintln!("this CPU does not run {kernels:?}");
                 continue;
@@ -103,11 +103,13 @@ fn vectors_are_those_of_the_equations() {
             assert_eq!((facts.pooling.as_str(), facts.normalized), (case.pooling.as_str(), case.normalized));
             assert_eq!((facts.dims, facts.tokens_max), (48, 32));
             let vectors = embed(&mut model, &case.texts).unwrap();
+            // MLX's own operations multiply weights of 16 bits in their own type.
+            let share = if kernels == c"builtin" { 2e-3 } else { 1e-5 };
             for (number, (got, want)) in vectors.iter().zip(&case.vectors).enumerate() {
                 let most = want.iter().fold(0_f32, |most, value| most.max(value.abs()));
                 for (got, want) in got.iter().zip(want) {
                     let far = (got - want).abs() / most;
-                    assert!(far <= 1e-5, "{kernels:?} {name}: text {number}: {got}, numpy has {want}");
+                    assert!(far <= share, "{kernels:?} {name}: text {number}: {got}, numpy has {want}");
                 }
             }
         }
