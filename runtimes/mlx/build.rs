@@ -39,7 +39,9 @@ fn compile(include: &Path) {
     let mut build = plain();
     // As a system's header: its warnings are not ours.
     build.flag("-isystem").flag(include.to_str().expect("a path of UTF-8"));
-    build.file("shim/shim.cpp").file("shim/builtin.cpp").file("shim/choose.cpp");
+    ["shim", "encode", "node", "builtin", "choose"].iter().for_each(|name| {
+        build.file(format!("shim/{name}.cpp"));
+    });
     build.opt_level(2).compile("sf_mlx_shim");
 }
 

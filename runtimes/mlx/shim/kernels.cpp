@@ -101,38 +101,9 @@ void tiles(const float* const* w, const float* x, int64_t x_stride, int n, int m
   }
 }
 
-// e^x by 2^n times a polynomial; within 2 units in the last place of float.
-inline Vec exponential(Vec x) {
-  x = x < -87.0f ? splat(-87.0f) : x;
-  x = x > 88.0f ? splat(88.0f) : x;
-  Vec scaled = x * 1.44269504f + 12582912.0f;  // rounds to an integer in the low bits
-  Vec n = scaled - 12582912.0f;
-  Vec f = x - n * 0.693359375f;
-  f = f + n * 2.12194440e-4f;
-  Vec p = splat(1.9875691500e-4f);
-  p = p * f + 1.3981999507e-3f;
-  p = p * f + 8.3334519073e-3f;
-  p = p * f + 4.1665795894e-2f;
-  p = p * f + 1.6666665459e-1f;
-  p = p * f + 5.0000001201e-1f;
-  p = p * f * f + f + 1.0f;
-  Int power = __builtin_convertvector(n, Int) + 127;
-  power = power << 23;
-  return p * reinterpret_cast<Vec>(power);
-}
-
 inline Vec hyperbolic_tangent(Vec x) {
   Vec e = exponential(2.0f * x);
   return 1.0f - 2.0f / (e + 1.0f);
-}
-
-inline Vec activated(Vec x, Activation act) {
-  if (act == Activation::silu) return x / (1.0f + exponential(-x));
-  if (act == Activation::gelu_tanh)
-    return 0.5f * x * (1.0f + hyperbolic_tangent(0.7978845608f * (x + 0.044715f * x * x * x)));
-  Vec out;
-  for (int i = 0; i < lanes; i++) out[i] = 0.5f * x[i] * (1.0f + __builtin_erff(x[i] * 0.70710678f));
-  return out;
 }
 
 void gate(const float* gate_up, Activation act, int n, float* out) {

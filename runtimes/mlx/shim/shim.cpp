@@ -2,59 +2,13 @@
 #include "shim.h"
 
 #include <cstring>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "builtin.h"
-#include "common.h"
-#include "encoder.h"
 #include "kernels.h"
-#include "mlx/backend/cpu/encoder.h"
-#include "mlx/primitives.h"
+#include "node.h"
 #include "pool.h"
 
-
-namespace sf {
-namespace plain { extern const EncoderKernels encoder_table; }
-#if defined(__x86_64__)
-namespace avx512 { extern const EncoderKernels encoder_table; }
-namespace avx2 { extern const EncoderKernels encoder_table; }
-#endif
-}  // namespace sf
 namespace {
-
-thread_local std::string message;
-
-// Nothing thrown may reach the caller.
-template <class F>
-int guard(F&& f) noexcept {
-  int code = SF_MLX_FAILED;
-  try {
-    try {
-      f();
-      return SF_MLX_OK;
-    } catch (const std::invalid_argument& e) {
-      code = SF_MLX_ARGUMENT;
-      message = e.what();
-    } catch (const std::bad_alloc& e) {
-      code = SF_MLX_MEMORY;
-      message = e.what();
-    } catch (const std::exception& e) {
-      message = e.what();
-    } catch (...) {
-      message = "an exception without words";
-    }
-  } catch (...) {
-    // Not even the words could be kept.
-  }
-  return code;
-}
 
 mx::Dtype dtype_of(int32_t code) {
   switch (code) {
@@ -71,69 +25,6 @@ sf::Kind kind_of(const mx::array& array) {
   if (array.dtype() == mx::float16) return sf::Kind::f16;
   if (array.dtype() == mx::bfloat16) return sf::Kind::bf16;
   throw std::invalid_argument("an array of floats is asked for");
-}
-
-using Task = std::function<void()>;
-using Bind = std::function<Task(const std::vector<mx::array>&, mx::array&)>;
-
-// What a kernel threw. MLX's thread would end the process with it; `sf_mlx_eval` throws it again.
-std::mutex thrown_mutex;
-std::exception_ptr thrown;
-
-void keep_thrown() noexcept {
-  std::lock_guard<std::mutex> lock(thrown_mutex);
-  if (!thrown) thrown = std::current_exception();
-}
-
-void throw_kept() {
-  std::exception_ptr kept;
-  {
-    std::lock_guard<std::mutex> lock(thrown_mutex);
-    std::swap(kept, thrown);
-  }
-  if (kept) std::rethrow_exception(kept);
-}
-
-// A node that runs a kernel of ours on MLX's CPU stream. `bind` is called when all inputs have memory.
-class Node : public mx::UnaryPrimitive {
- public:
-  Node(mx::Stream stream, const char* name, Bind bind) : mx::UnaryPrimitive(stream), name_(name), bind_(std::move(bind)) {}
-
-  void eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) override {
-    auto& encoder = mx::cpu::get_command_encoder(stream());
-    for (auto& input : inputs) {
-      if (!input.flags().row_contiguous) throw std::runtime_error("an input of our own node is not contiguous");
-      encoder.set_input_array(input);
-    }
-    out.set_data(mx::allocator::malloc(out.nbytes()));
-    encoder.set_output_array(out);
-    encoder.dispatch([task = bind_(inputs, out)]() mutable noexcept {
-      try {
-        task();
-      } catch (...) {
-        keep_thrown();
-      }
-    });
-  }
-  void eval_gpu(const std::vector<mx::array>&, mx::array&) override {
-    throw std::runtime_error("this node computes on the CPU only");
-  }
-  const char* name() const override { return name_; }
-
- private:
-  const char* name_;
-  Bind bind_;
-};
-
-mx::array node(const char* name, mx::Shape shape, std::vector<mx::array> inputs, Bind bind) {
-  auto stream = mx::default_stream(mx::Device(mx::Device::cpu, 0));
-  return mx::array(std::move(shape), mx::float32, std::make_shared<Node>(stream, name, std::move(bind)), std::move(inputs));
-}
-
-float* scratch(int64_t elements) {
-  thread_local std::vector<float> room;
-  if (static_cast<int64_t>(room.size()) < elements) room.resize(elements);
-  return room.data();
 }
 
 // A matrix whose arrays are inputs of a node: from index `at` on.
@@ -186,20 +77,6 @@ Bound bound(const sf_matrix& from, std::vector<mx::array>& inputs) {
     inputs.push_back(ref(from.bias));
   }
   return out;
-}
-
-// Of the same instruction set as the kernels that were chosen.
-const sf::EncoderKernels& encoder_kernels() {
-#if defined(__x86_64__)
-  const std::string name = sf::kernels().name;
-  if (name == "avx512") return sf::avx512::encoder_table;
-  if (name == "avx2") return sf::avx2::encoder_table;
-#endif
-  return sf::plain::encoder_table;
-}
-
-void require_floats(const mx::array& x, const char* what) {
-  require(x.dtype() == mx::float32 && x.ndim() == 2, what);
 }
 
 }  // namespace
@@ -445,67 +322,6 @@ int sf_mlx_attend(const sf_attention* from, sf_array** out, sf_array** kv) {
 
 int sf_mlx_keep(const sf_attention* attention, const sf_array* kv) {
   return guard([&] { sf::builtin::keep(*attention, ref(kv)); });
-}
-
-int sf_mlx_layer_norm(const sf_array* x, const sf_array* weight, const sf_array* bias, float eps, sf_array** out) {
-  return guard([&] {
-    require_floats(ref(x), "a norm is of floats");
-    const int rows = ref(x).shape(0), n = ref(x).shape(1);
-    for (auto* part : {weight, bias})
-      require(ref(part).dtype() == mx::float32 && ref(part).shape() == mx::Shape({n}), "a norm's weight or bias has another shape");
-    auto bind = [rows, n, eps](const std::vector<mx::array>& in, mx::array& to) -> Task {
-      return [rows, n, eps, x = in[0].data<float>(), w = in[1].data<float>(), b = in[2].data<float>(), y = to.data<float>()] {
-        for (int64_t r = 0; r < rows; r++) encoder_kernels().layer_norm(x + r * n, w, b, eps, n, y + r * n);
-      };
-    };
-    give(node("SfLayerNorm", {rows, n}, {ref(x), ref(weight), ref(bias)}, std::move(bind)), out);
-  });
-}
-
-int sf_mlx_activate(const sf_array* x, int32_t activation, int32_t threads, sf_array** out) {
-  return guard([&] {
-    require_floats(ref(x), "an activation is of floats");
-    require(activation >= 0 && activation <= 2, "no such activation");
-    const int rows = ref(x).shape(0), n = ref(x).shape(1);
-    const auto act = static_cast<sf::Activation>(activation);
-    auto bind = [rows, n, act, threads](const std::vector<mx::array>& in, mx::array& to) -> Task {
-      return [rows, n, act, threads, x = in[0].data<float>(), y = to.data<float>()] {
-        sf::Pool::get().run(rows, rows < 4 ? 1 : threads,
-                            [&](int64_t r) { encoder_kernels().activate(x + r * n, act, n, y + r * n); });
-      };
-    };
-    give(node("SfActivate", {rows, n}, {ref(x)}, std::move(bind)), out);
-  });
-}
-
-int sf_mlx_attend_texts(const sf_array* qkv, const uint32_t* lengths, int32_t count, int32_t heads, float scale, int32_t threads,
-                        sf_array** out) {
-  return guard([&] {
-    require_floats(ref(qkv), "attention is of floats");
-    const int rows = ref(qkv).shape(0), width = ref(qkv).shape(1) / 3;
-    require(heads > 0 && ref(qkv).shape(1) == 3 * width && width % heads == 0, "heads cannot be cut so");
-    struct Piece { int64_t row; int rows, head; };
-    std::vector<Piece> pieces;
-    int64_t at = 0;
-    for (int32_t i = 0; i < count; i++) {
-      require(lengths[i] > 0 && at + lengths[i] <= rows, "texts are not all rows");
-      for (int head = 0; head < heads; head++) pieces.push_back({at, static_cast<int>(lengths[i]), head});
-      at += lengths[i];
-    }
-    require(at == rows, "texts are not all rows");
-    auto bind = [pieces, heads, width, scale, threads](const std::vector<mx::array>& in, mx::array& to) -> Task {
-      return [pieces, heads, width, scale, threads, x = in[0].data<float>(), y = to.data<float>()] {
-        const auto& k = encoder_kernels();
-        const int dim = width / heads;
-        sf::Pool::get().run(static_cast<int>(pieces.size()), threads, [&](int i) {
-          const Piece& p = pieces[i];
-          k.attend(x + p.row * 3 * width, heads, dim, p.head, p.rows, scale, y + p.row * width,
-                   scratch(k.attend_scratch(dim, p.rows)));
-        });
-      };
-    };
-    give(node("SfAttendTexts", {rows, width}, {ref(qkv)}, std::move(bind)), out);
-  });
 }
 
 int sf_mlx_add(const sf_array* a, const sf_array* b, sf_array** out) {

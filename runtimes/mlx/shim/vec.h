@@ -95,6 +95,53 @@ inline Vec widened(Kind kind, const void* from, int64_t at) {
   }
 }
 
+// e^x by 2^n times a polynomial; within 2 units in the last place of float.
+inline Vec exponential(Vec x) {
+  x = x < -87.0f ? splat(-87.0f) : x;
+  x = x > 88.0f ? splat(88.0f) : x;
+  Vec scaled = x * 1.44269504f + 12582912.0f;  // rounds to an integer in the low bits
+  Vec n = scaled - 12582912.0f;
+  Vec f = x - n * 0.693359375f;
+  f = f + n * 2.12194440e-4f;
+  Vec p = splat(1.9875691500e-4f);
+  p = p * f + 1.3981999507e-3f;
+  p = p * f + 8.3334519073e-3f;
+  p = p * f + 4.1665795894e-2f;
+  p = p * f + 1.6666665459e-1f;
+  p = p * f + 5.0000001201e-1f;
+  p = p * f * f + f + 1.0f;
+  Int power = __builtin_convertvector(n, Int) + 127;
+  power = power << 23;
+  return p * reinterpret_cast<Vec>(power);
+}
+
+// The error function as a quotient of polynomials, within 4e-7; beyond 4 it is one.
+inline Vec error_function(Vec x) {
+  x = x < -4.0f ? splat(-4.0f) : x;
+  x = x > 4.0f ? splat(4.0f) : x;
+  const Vec s = x * x;
+  Vec over = splat(-2.72614225801306e-10f), under = splat(-1.45660718464996e-05f);
+  over = over * s + 2.77068142495902e-08f;
+  over = over * s - 2.10102402082508e-06f;
+  over = over * s - 5.69250639462346e-05f;
+  over = over * s - 7.34990630326855e-04f;
+  over = over * s - 2.95459980854025e-03f;
+  over = over * s - 1.60960333262415e-02f;
+  under = under * s - 2.13374055278905e-04f;
+  under = under * s - 1.68282697438203e-03f;
+  under = under * s - 7.37332916720468e-03f;
+  under = under * s - 1.42647390514189e-02f;
+  return x * over / under;
+}
+
+inline Vec activated(Vec x, Activation act) {
+  if (act == Activation::gelu) return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
+  // Both others are x / (1 + e^-y).
+  const Vec y = act == Activation::silu ? x : 1.5957691216f * (x + 0.044715f * x * x * x);
+  const Vec e = exponential(y < 0.0f ? y : -y);
+  return x * (y < 0.0f ? e : splat(1.0f)) / (1.0f + e);
+}
+
 }  // namespace
 
 // In linear.cpp.

@@ -66,6 +66,7 @@ fn effective(params: &Params, trained: u32) -> BTreeMap<String, serde_json::Valu
         ("kv.type_v", json!("f32")),
         ("kv.cells", json!(params.kv_cells(trained))),
         ("x.mlx.cache-mb", json!(params.cache_mb)),
+        ("x.mlx.device", json!(params.device.name())),
     ];
     effective.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -31,9 +31,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use sf_abi_sdk::{
-    Code, Device, Estimate, Fault, Host, Level, NoTokenizer, OpenRequest, ProbeAnswer, Runtime,
-};
+use sf_abi_sdk::{Device, Estimate, Fault, Host, Level, NoTokenizer, OpenRequest, ProbeAnswer, Runtime};
 
 #[cfg(sf_mlx)]
 #[doc(hidden)]
@@ -151,7 +149,6 @@ impl Runtime for Mlx {
     }
 
     fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::OpenModel, Fault> {
-        check_devices(request)?;
         engine::OpenModel::open(request)
     }
 
@@ -160,30 +157,8 @@ impl Runtime for Mlx {
     }
 
     fn estimate(&self, request: &OpenRequest<'_>) -> Result<Estimate, Fault> {
-        check_devices(request)?;
-        let params = params::Params::read(request.options())?;
+        let params = params::Params::read(request.options(), request.devices())?;
         Ok(estimate::of(&Found::open(request.paths()[0])?, &params))
-    }
-}
-
-fn check_devices(request: &OpenRequest<'_>) -> Result<(), Fault> {
-    let refused = |words: String| Err(Fault::new(Code::NotFound, words).field("devices"));
-    for &device in request.devices() {
-        match device {
-            CPU => {}
-            GPU if engine::gpu_name().is_some() => {}
-            GPU => {
-                return refused(format!(
-                    "there is no device {GPU}: the MLX that this build uses computes on the {CPU}, or finds no GPU here; \
-                     builds for Metal and CUDA have one"
-                ));
-            }
-            other => return refused(format!("there is no device {other}, this build knows {CPU} and {GPU}")),
-        }
-    }
-    match request.devices() {
-        [_, _, ..] => refused(format!("a model is computed on one device, {CPU} or {GPU}, not on several")),
-        _ => Ok(()),
     }
 }
 

@@ -6,9 +6,9 @@ use sf_abi_sdk::{
 };
 
 use super::array::{Array, Weights, attend_texts, linear};
+use super::sys;
 use super::thread::Confined;
 use super::weights::Reader;
-use super::{on_gpu, sys};
 use crate::encoder::{EncoderConfig, Pooling};
 use crate::encoder_layout::{EncoderLayer, Norm};
 use crate::params::Params;
@@ -145,7 +145,7 @@ fn load(
 ) -> Result<Confined<Encoder>, Fault> {
     let reader = &Reader::new(&checked.files.shards, false);
     let (layout, cache) = (&checked.layout, (params.cache_mb as usize) << 20);
-    let gpu = on_gpu(request.devices());
+    let gpu = params.device.is_gpu();
     let mut encoder = Confined::make(move || {
         sys::start(cache, gpu)?;
         Ok(Encoder {

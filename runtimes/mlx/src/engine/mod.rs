@@ -16,7 +16,7 @@ use sf_abi_sdk::{
 
 use crate::config::Config;
 use crate::params::Params;
-use crate::{Checked, GPU, describe, estimate, identity, log};
+use crate::{Checked, describe, estimate, identity, log};
 
 pub(crate) use open::OpenModel;
 pub use sys::use_kernels;
@@ -38,11 +38,6 @@ pub(crate) fn device_name() -> String {
 /// A GPU that this build of MLX can use, for people.
 pub(crate) fn gpu_name() -> Option<String> {
     sys::has_gpu().then(|| format!("GPU, MLX {}", sys::version()))
-}
-
-/// Whether a model on these devices is computed by the GPU; without any the better one is taken.
-fn on_gpu(devices: &[&str]) -> bool {
-    if devices.is_empty() { sys::has_gpu() } else { devices.contains(&GPU) }
 }
 
 /// A model with its lanes.

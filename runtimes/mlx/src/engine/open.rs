@@ -20,7 +20,7 @@ pub enum OpenModel {
 
 impl OpenModel {
     pub(crate) fn open(request: &OpenRequest<'_>) -> Result<OpenModel, Fault> {
-        let params = Params::read(request.options())?;
+        let params = Params::read(request.options(), request.devices())?;
         match Found::open(request.paths()[0])? {
             Found::Text(checked) => {
                 MlxModel::open(*checked, params, request).map(|model| OpenModel::Text(Box::new(model)))

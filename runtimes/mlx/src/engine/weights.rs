@@ -7,8 +7,8 @@ use sf_abi_sdk::{Code, Fault, OpenRequest};
 
 use super::array::{Array, Weights};
 use super::forward::{Block, Network};
+use super::sys;
 use super::thread::Confined;
-use super::{on_gpu, sys};
 use crate::Checked;
 use crate::files::{Place, Shard};
 use crate::layout::{Layer, Matrix};
@@ -28,7 +28,7 @@ pub(super) fn load(
 ) -> Result<Confined<Network>, Fault> {
     let reader = &Reader::new(&checked.files.shards, checked.config.architecture.norm_offset);
     let cache = (params.cache_mb as usize) << 20;
-    let gpu = on_gpu(request.devices());
+    let gpu = params.device.is_gpu();
     let mut parts = Confined::make(move || {
         sys::start(cache, gpu)?;
         Ok(Parts { blocks: Vec::new() })

@@ -82,6 +82,29 @@ fn a_config_that_is_not_computed_is_refused_by_its_key() {
 }
 
 #[test]
+fn a_device_that_is_not_here_is_refused_by_its_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = Case::read("llama_q4").write(dir.path(), 1);
+    let on = |name: &str| EngineOption {
+        key: "x.mlx.device".to_owned(),
+        value: OptionValue::Str(name.to_owned()),
+        must: true,
+    };
+    for name in ["auto", "cpu"] {
+        let model = open(&path, &[on(name)]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(model.0.description().effective["x.mlx.device"], json!(name));
+    }
+    let refused = |name: &str| {
+        let (_, message, field) = refusal(&path, &[on(name)]);
+        assert_eq!(field, "x.mlx.device", "{message}");
+        message
+    };
+    assert!(refused("tpu").contains("can be auto, cpu or gpu"));
+    // The build that is tested has none.
+    assert!(refused("gpu").contains("there is no GPU"));
+}
+
+#[test]
 fn damaged_files_are_refused_before_a_weight_is_read() {
     let case = Case::read("llama");
     let check = |damage: &dyn Fn(&Path), words: &str| {
