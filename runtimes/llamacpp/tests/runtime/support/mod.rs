@@ -51,7 +51,8 @@ pub(crate) fn text(text: &str) -> SfrStr {
 /// The bound runtime.
 pub(crate) fn runtime() -> &'static SfrRuntime {
     static INIT: Once = Once::new();
-    let query = SfrQuery { struct_size: 16, abi_major: 0, abi_minor: SFR_ABI_MINOR, abi_minor_min: SFR_ABI_MINOR };
+    let query =
+        SfrQuery { struct_size: 16, abi_major: 0, abi_minor: SFR_ABI_MINOR, abi_minor_min: SFR_ABI_MINOR };
     // SAFETY: a query by the header.
     let runtime = unsafe { superfluid_runtime_v1(&query) };
     // SAFETY: NULL or a static table.
