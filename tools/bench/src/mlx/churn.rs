@@ -15,13 +15,13 @@ use crate::sysinfo;
 
 pub(super) const ABOUT: &str = "8 clients, 500 requests of random lengths (some prompts of hundreds of tokens, replies of 1 to 48, \
                                 half of them sampled) on the 4-bit directory: each answer must be the one that the same request \
-                                gets alone, and memory must stay flat behind the first 100.";
+                                gets alone, and memory must stay flat behind the first 100. Caches that fill up to a limit are off.";
 const CLIENTS: usize = 8;
 /// Growth of resident memory that noise makes.
 const FLAT: f64 = 1.03;
 
 pub(super) fn run(bench: &Bench<'_>, found: &mut Found) -> Result<(), BenchError> {
-    let server = bench.programs.start("superfluid", Engine::Ours(&bench.models.q4))?;
+    let server = bench.programs.start("superfluid", Engine::OursWithoutCaches(&bench.models.q4))?;
     let count = bench.size(500, 24);
     let asks: Vec<Ask> = (0..count).map(ask).collect();
     let mut alone = Vec::new();

@@ -33,6 +33,8 @@ pub(super) struct Models {
 pub(super) enum Engine<'a> {
     /// superfluid with the runtime that reads it.
     Ours(&'a Path),
+    /// The same without what fills up to a limit: copies of dropped prefixes, and MLX's freed memory.
+    OursWithoutCaches(&'a Path),
     /// mlx_lm.server, with OpenBLAS under MLX or as it is.
     MlxLm(&'a Path, bool),
 }
@@ -101,12 +103,17 @@ impl<'a> Programs<'a> {
     pub(super) fn start(&self, name: &'static str, engine: Engine<'_>) -> Result<Server, BenchError> {
         let threads = self.options.threads;
         match engine {
-            Engine::Ours(model) => {
+            Engine::Ours(model) | Engine::OursWithoutCaches(model) => {
+                let none: &[&str] = match engine {
+                    Engine::OursWithoutCaches(_) => &["--prefix-blob-budget-mb=0", "--mlx-cache-mb=0"],
+                    _ => &[],
+                };
                 let args = |port: u16| {
                     let model = model.display().to_string();
                     let more = [format!("--port={port}"), format!("--threads={threads}")];
                     let fixed = ["--max-context=2048", "--max-batch=8"].map(str::to_owned);
-                    ["serve".to_owned(), model].into_iter().chain(more).chain(fixed).collect()
+                    let none = none.iter().map(|&flag| flag.to_owned());
+                    ["serve".to_owned(), model].into_iter().chain(more).chain(fixed).chain(none).collect()
                 };
                 Server::start(name, &self.superfluid, args, "/ready", &self.work)
             }
