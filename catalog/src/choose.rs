@@ -159,6 +159,8 @@ impl Catalog {
         for requirement in wants {
             match requirement.check(&choice.entry.descriptor) {
                 Ok(Verdict::Granted | Verdict::Unknown) => {}
+                // No flag asks for it but the model, and that is what the condition is about.
+                Ok(Verdict::Conditional { .. }) if *requirement == Requirement::Embedding => {}
                 Ok(Verdict::Conditional { when, .. }) => {
                     let asked_by = requirement.need().asked_by;
                     choice

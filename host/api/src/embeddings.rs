@@ -16,7 +16,7 @@ use sf_core::ports::Warning;
 use crate::answer::{Timing, json};
 use crate::refusal::Refusal;
 use crate::request::VectorFormat;
-use crate::routes::{Surface, refuse_unread};
+use crate::routes::{Surface, read_strictly};
 use crate::{body, request, warnings};
 
 pub(crate) async fn embeddings(
@@ -24,16 +24,10 @@ pub(crate) async fn embeddings(
     Extension(timing): Extension<Timing>,
     http: Request,
 ) -> Result<Response, Refusal> {
-    let strict = match warnings::strict(http.headers()) {
-        Ok(strict) => strict,
-        Err(fault) => return Err(refuse_unread(http, fault)),
-    };
-    let asked = timing.within(body::read(http, request::embeddings)).await?;
-    let mut warned: Vec<Warning> = asked.ignored.iter().map(|name| warnings::ignored(name)).collect();
+    let (strict, asked) = read_strictly(http, timing, request::embeddings).await?;
+    let warned: Vec<Warning> = asked.ignored.iter().map(|name| warnings::ignored(name)).collect();
     warnings::refuse(strict, &warned)?;
     let embedded = timing.within(surface.inference.embed(asked.order)).await?;
-    warned.extend(embedded.warnings.iter().cloned());
-    warnings::refuse(strict, &warned)?;
     let write = move || {
         let mut out = BytesMut::new();
         write(&mut out, &embedded, asked.format, &warned);

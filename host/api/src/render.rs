@@ -12,7 +12,7 @@ use sf_core::{Chat, Span, Token};
 
 use crate::answer::Timing;
 use crate::refusal::Refusal;
-use crate::routes::{Surface, refuse_unread};
+use crate::routes::{Surface, read_strictly};
 use crate::{body, request, warnings};
 
 pub(crate) async fn render(
@@ -20,11 +20,7 @@ pub(crate) async fn render(
     Extension(timing): Extension<Timing>,
     http: Request,
 ) -> Result<Response, Refusal> {
-    let strict = match warnings::strict(http.headers()) {
-        Ok(strict) => strict,
-        Err(fault) => return Err(refuse_unread(http, fault)),
-    };
-    let asked = timing.within(body::read(http, request::render)).await?;
+    let (strict, asked) = read_strictly(http, timing, request::render).await?;
     let mut warned: Vec<Warning> = asked.ignored.iter().map(|name| warnings::ignored(name)).collect();
     warnings::refuse(strict, &warned)?;
     let work = move || {

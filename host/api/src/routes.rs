@@ -293,6 +293,18 @@ fn path_of(http: &Request) -> &str {
     body::clipped(http.uri().path())
 }
 
+/// What `parse` reads in a request's body, and whether nothing in it may be left unread.
+pub(crate) async fn read_strictly<T: Send + 'static>(
+    http: Request,
+    timing: Timing,
+    parse: fn(Value) -> Result<T, Fault>,
+) -> Result<(bool, T), Refusal> {
+    match warnings::strict(http.headers()) {
+        Ok(strict) => Ok((strict, timing.within(body::read(http, parse)).await?)),
+        Err(fault) => Err(refuse_unread(http, fault)),
+    }
+}
+
 /// Refuses a request whose body was not looked at.
 pub(crate) fn refuse_unread(http: Request, fault: Fault) -> Refusal {
     body::discard(http.into_body());

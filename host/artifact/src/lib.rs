@@ -9,6 +9,7 @@ mod error;
 mod find;
 pub mod gguf;
 mod parameters;
+pub mod safetensors;
 mod split;
 
 use std::fmt;
@@ -19,6 +20,7 @@ pub use directory::TokenizerFiles;
 pub use error::ArtifactError;
 pub use find::{DEPTH_MAX, ENTRIES_MAX, Finder, Found};
 pub use gguf::Gguf;
+pub use safetensors::{Safetensors, SafetensorsError};
 
 /// What kind of model a path holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

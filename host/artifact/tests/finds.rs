@@ -87,20 +87,24 @@ fn parameters_are_counted_where_headers_tell() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), "tiny.gguf", &tiny());
     assert_eq!(open(dir.path().join("tiny.gguf")).unwrap().parameters(), Some(2 * 32 + 3));
-    let safetensors =
-        |tensors: &str| [&(tensors.len() as u64).to_le_bytes()[..], tensors.as_bytes()].concat();
-    let check = |what: &str, files: &[&str], expect: Option<u64>| {
+    let safetensors = |tensors: &str, data: usize| {
+        [&(tensors.len() as u64).to_le_bytes()[..], tensors.as_bytes(), &vec![0; data]].concat()
+    };
+    let check = |what: &str, files: &[(&str, usize)], expect: Option<u64>| {
         let folder = dir.path().join(what);
         put(&folder, "config.json", b"{}");
-        for (index, tensors) in files.iter().enumerate() {
-            put(&folder, &format!("model-{index}.safetensors"), &safetensors(tensors));
+        for (index, &(tensors, data)) in files.iter().enumerate() {
+            put(&folder, &format!("model-{index}.safetensors"), &safetensors(tensors, data));
         }
         assert_eq!(open(&folder).unwrap().parameters(), expect, "{what}");
     };
-    let float = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[3,4]},"b":{"dtype":"F32","shape":[]}}"#;
-    check("one", &[float], Some(13));
-    check("two", &[float, float], Some(26));
-    check("packed", &[r#"{"a":{"dtype":"I32","shape":[8]}}"#], None);
-    check("huge", &[r#"{"a":{"dtype":"F16","shape":[18446744073709551615,9]}}"#], Some(u64::MAX));
-    check("damaged", &["{"], None);
+    let float = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"BF16","shape":[3,4],"data_offsets":[0,24]},
+        "b":{"dtype":"F32","shape":[],"data_offsets":[24,28]}}"#;
+    check("one", &[(float, 28)], Some(13));
+    check("two", &[(float, 28), (float, 28)], Some(26));
+    check("cut", &[(float, 27)], None);
+    check("packed", &[(r#"{"a":{"dtype":"I32","shape":[8],"data_offsets":[0,32]}}"#, 32)], None);
+    let huge = r#"{"a":{"dtype":"F16","shape":[18446744073709551615,9],"data_offsets":[0,2]}}"#;
+    check("huge", &[(huge, 2)], None);
+    check("damaged", &[("{", 0)], None);
 }

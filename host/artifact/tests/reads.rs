@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use sf_artifact::gguf::{TensorInfo, Value};
 use sf_artifact::{ArtifactFormat, Gguf, open};
@@ -140,16 +142,42 @@ fn a_split_model_is_all_of_its_parts() {
     assert_eq!(open(path(2)).expect_err("the second part").code(), "model.not_first_part");
 }
 
-#[test]
-fn the_fuzz_corpus_replays_without_a_panic() {
-    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus/gguf");
+/// Hands each file of a target's corpus to `read`.
+fn replay(target: &str, read: impl Fn(&[u8])) {
+    let corpus = format!("{}/../../tests/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut seen = 0;
     for entry in std::fs::read_dir(corpus).expect("the corpus is part of the tree") {
-        let bytes = std::fs::read(entry.expect("an entry").path()).expect("readable");
-        let _ = Gguf::parse(&bytes, bytes.len() as u64);
+        read(&std::fs::read(entry.expect("an entry").path()).expect("readable"));
         seen += 1;
     }
-    assert!(seen >= 5, "{seen} files");
+    assert!(seen >= 5, "{target}: {seen} files");
+}
+
+#[test]
+fn the_fuzz_corpus_replays_without_a_panic() {
+    replay("gguf", |bytes| drop(Gguf::parse(bytes, bytes.len() as u64)));
+    replay("safetensors", sf_artifact::safetensors::fuzz);
+}
+
+#[test]
+fn a_damaged_safetensors_header_is_refused_with_words() {
+    let check = |name: &str, expect: &str| {
+        let path = format!("{}/../../tests/fuzz/corpus/safetensors/{name}", env!("CARGO_MANIFEST_DIR"));
+        match sf_artifact::Safetensors::open(Path::new(&path)) {
+            Ok(header) => assert_eq!(format!("{} tensors", header.tensors.len()), expect, "{name}"),
+            Err(error) => assert_eq!(error.to_string(), expect, "{name}"),
+        }
+    };
+    check("two_tensors", "2 tensors");
+    check("no_tensors", "0 tensors");
+    check("overlap", "tensors a and b share bytes");
+    check("gap", "between a and b lie 1 bytes of no tensor");
+    check("behind_the_end", "tensor a: its data ends at byte 8, the file has 4 bytes of data");
+    check("product_overflows", "tensor a: its shape has more than 2^64 bytes");
+    check("offsets_backwards", "tensor a: data_offsets are 2 to 1, its shape has 1 bytes");
+    check("unknown_type", "tensor a: elements of Q4 are unknown");
+    check("huge_header", "its header would have 4611686018427387904 bytes, the file has 10");
+    check("short", "it has 2 bytes, such a file has at least 8");
 }
 
 proptest! {

@@ -1,7 +1,6 @@
 //! Texts that are turned into vectors: as a client orders them, as an engine gets them, and what comes back.
 
 use crate::ids::Token;
-use crate::ports::Warning;
 use crate::turn::Input;
 
 /// What a client wants vectors of.
@@ -28,8 +27,6 @@ pub struct Embedded {
     pub dims: usize,
     /// A vector per input, in their order, one after the other.
     pub vectors: Vec<f32>,
-    /// What of the order is not taken as it was given.
-    pub warnings: Vec<Warning>,
 }
 
 /// The vectors that an open model makes.

@@ -153,7 +153,7 @@ impl Service {
         let ended = |_| lane_thread_ended(model);
         let vectors = answered.await.map_err(ended)??;
         let dims = shape.dims as usize;
-        Ok(Embedded { model: model.id.clone(), prompt_tokens, dims, vectors, warnings: Vec::new() })
+        Ok(Embedded { model: model.id.clone(), prompt_tokens, dims, vectors })
     }
 
     fn next_id(&self) -> RequestId {

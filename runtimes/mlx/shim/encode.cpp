@@ -1,29 +1,7 @@
 // The nodes that only encoders need; see shim.h.
-#include "encoder.h"
+#include "kernels.h"
 #include "node.h"
 #include "pool.h"
-
-namespace sf {
-namespace plain { extern const EncoderKernels encoder_table; }
-#if defined(__x86_64__)
-namespace avx512 { extern const EncoderKernels encoder_table; }
-namespace avx2 { extern const EncoderKernels encoder_table; }
-#endif
-}  // namespace sf
-
-namespace {
-
-// Of the same instruction set as the kernels that were chosen.
-const sf::EncoderKernels& encoder_kernels() {
-#if defined(__x86_64__)
-  const std::string name = sf::kernels().name;
-  if (name == "avx512") return sf::avx512::encoder_table;
-  if (name == "avx2") return sf::avx2::encoder_table;
-#endif
-  return sf::plain::encoder_table;
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -35,7 +13,7 @@ int sf_mlx_layer_norm(const sf_array* x, const sf_array* weight, const sf_array*
       require(ref(part).dtype() == mx::float32 && ref(part).shape() == mx::Shape({n}), "a norm's weight or bias has another shape");
     auto bind = [rows, n, eps](const std::vector<mx::array>& in, mx::array& to) -> Task {
       return [rows, n, eps, x = in[0].data<float>(), w = in[1].data<float>(), b = in[2].data<float>(), y = to.data<float>()] {
-        for (int64_t r = 0; r < rows; r++) encoder_kernels().layer_norm(x + r * n, w, b, eps, n, y + r * n);
+        for (int64_t r = 0; r < rows; r++) sf::kernels().layer_norm(x + r * n, w, b, eps, n, y + r * n);
       };
     };
     give(node("SfLayerNorm", {rows, n}, {ref(x), ref(weight), ref(bias)}, std::move(bind)), out);
@@ -51,7 +29,7 @@ int sf_mlx_activate(const sf_array* x, int32_t activation, int32_t threads, sf_a
     auto bind = [rows, n, act, threads](const std::vector<mx::array>& in, mx::array& to) -> Task {
       return [rows, n, act, threads, x = in[0].data<float>(), y = to.data<float>()] {
         sf::Pool::get().run(rows, rows < 4 ? 1 : threads,
-                            [&](int64_t r) { encoder_kernels().activate(x + r * n, act, n, y + r * n); });
+                            [&](int64_t r) { sf::kernels().activate(x + r * n, act, n, y + r * n); });
       };
     };
     give(node("SfActivate", {rows, n}, {ref(x)}, std::move(bind)), out);
@@ -75,12 +53,12 @@ int sf_mlx_attend_texts(const sf_array* qkv, const uint32_t* lengths, int32_t co
     require(at == rows, "texts are not all rows");
     auto bind = [pieces, heads, width, scale, threads](const std::vector<mx::array>& in, mx::array& to) -> Task {
       return [pieces, heads, width, scale, threads, x = in[0].data<float>(), y = to.data<float>()] {
-        const auto& k = encoder_kernels();
+        const auto& k = sf::kernels();
         const int dim = width / heads;
         sf::Pool::get().run(static_cast<int>(pieces.size()), threads, [&](int i) {
           const Piece& p = pieces[i];
-          k.attend(x + p.row * 3 * width, heads, dim, p.head, p.rows, scale, y + p.row * width,
-                   scratch(k.attend_scratch(dim, p.rows)));
+          k.attend_text(x + p.row * 3 * width, heads, dim, p.head, p.rows, scale, y + p.row * width,
+                   scratch(k.attend_text_scratch(dim, p.rows)));
         });
       };
     };

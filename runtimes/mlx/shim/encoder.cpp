@@ -1,6 +1,4 @@
-// See encoder.h.
-#include "encoder.h"
-
+// The kernels that only encoders need; see Kernels in kernels.h.
 #include "vec.h"
 
 namespace sf {
@@ -20,6 +18,8 @@ inline float total(int n, At at) {
   return sums[0];
 }
 
+}  // namespace
+
 void layer_norm(const float* x, const float* weight, const float* bias, float eps, int n, float* out) {
   const float mean = total(n, [=](int i) { return x[i]; }) / static_cast<float>(n);
   const float variance = total(n, [=](int i) { return (x[i] - mean) * (x[i] - mean); }) / static_cast<float>(n);
@@ -33,11 +33,11 @@ void activate(const float* x, Activation act, int n, float* out) {
   for (; i < n; i++) out[i] = activated(splat(x[i]), act)[0];
 }
 
-inline int padded(int rows) { return (rows + lanes - 1) / lanes * lanes; }
+static inline int padded(int rows) { return (rows + lanes - 1) / lanes * lanes; }
 
-int64_t attend_scratch(int head_dim, int rows) { return static_cast<int64_t>(head_dim + 1) * padded(rows); }
+int64_t attend_text_scratch(int head_dim, int rows) { return static_cast<int64_t>(head_dim + 1) * padded(rows); }
 
-void attend(const float* qkv, int heads, int head_dim, int head, int rows, float scale, float* out, float* scratch) {
+void attend_text(const float* qkv, int heads, int head_dim, int head, int rows, float scale, float* out, float* scratch) {
   const int64_t width = static_cast<int64_t>(heads) * head_dim, stride = 3 * width;
   const int room = padded(rows);
   const float *queries = qkv + head * head_dim, *keys = queries + width, *values = keys + width;
@@ -70,11 +70,6 @@ void attend(const float* qkv, int heads, int head_dim, int head, int rows, float
     }
   }
 }
-
-}  // namespace
-
-extern const EncoderKernels encoder_table;
-const EncoderKernels encoder_table = {layer_norm, activate, attend, attend_scratch};
 
 }  // namespace SF_VARIANT
 }  // namespace sf

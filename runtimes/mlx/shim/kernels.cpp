@@ -277,6 +277,7 @@ void attend(const Attention& a, const Run& run, int kv_head, int from, int to, f
 extern const Kernels table;
 const Kernels table = {
     SF_VARIANT_NAME, linear_scratch, linear, row, norm, gate, place, attend, attend_scratch, query_rows,
+    layer_norm, activate, attend_text, attend_text_scratch,
 };
 
 }  // namespace SF_VARIANT

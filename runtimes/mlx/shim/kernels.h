@@ -78,6 +78,15 @@ struct Kernels {
   int64_t (*attend_scratch)(const Attention&, const Run&);
   // Rows of a run that `attend` takes at a time.
   int attend_rows;
+
+  // What only encoders need. out = (x - mean) / sqrt(variance + eps) * weight + bias; `out` may be `x`.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int n, float* out);
+  void (*activate)(const float* x, Activation, int n, float* out);
+  // Attention that looks both ways, of head `head` of a text of `rows` rows: qkv [rows, 3 * heads * head_dim] gives
+  // out [rows, heads * head_dim].
+  void (*attend_text)(const float* qkv, int heads, int head_dim, int head, int rows, float scale, float* out, float* scratch);
+  // Elements of scratch for a text of so many rows.
+  int64_t (*attend_text_scratch)(int head_dim, int rows);
 };
 
 // The best for this CPU.

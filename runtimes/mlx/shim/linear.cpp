@@ -196,40 +196,13 @@ void widen(const Matrix& m, int64_t block, float* out) {
   }
 }
 
-// Calls Tile::call<r> for all rows, at most R at a time.
+// Calls `tile` for all rows from `row` on, for R rows at a time and for fewer at the end.
 template <int R, class Tile>
-void for_rows(int count, const Tile& tile) {
-  int row = 0;
-  for (; row + R <= count; row += R) tile.template call<R>(row);
+void for_rows(int count, const Tile& tile, int row = 0) {
+  for (; row + R <= count; row += R) tile.template operator()<R>(row);
   if constexpr (R > 1)
-    if (row < count) for_rows<R - 1>(count - row, tile.from(row));
+    if (row < count) for_rows<R - 1>(count, tile, row);
 }
-
-template <Kind kind, int B>
-struct PlainTile {
-  const void* w;
-  int64_t length;
-  Rows rows;
-  const float* bias;
-  int cols;
-
-  template <int R>
-  void call(int row) const { plain_tile<kind, R, B>(w, length, rows.from(row), bias, cols); }
-  PlainTile from(int row) const { return {w, length, rows.from(row), bias, cols}; }
-};
-
-template <int bits, int B>
-struct PackedTile {
-  Packed p;
-  int64_t length;
-  Rows rows;
-  const float* bias;
-  int cols;
-
-  template <int R>
-  void call(int row) const { packed_tile<bits, R, B>(p, length, rows.from(row), bias, cols); }
-  PackedTile from(int row) const { return {p, length, rows.from(row), bias, cols}; }
-};
 
 // `blocks` blocks from a multiple of sixteen columns on, for one row.
 template <int B>
@@ -248,19 +221,24 @@ void lone(const Matrix& m, const Rows& rows, int64_t block, const float* bias, i
 
 template <int B>
 void some(const Matrix& m, int count, const Rows& rows, int64_t block, const float* bias, int cols, float* scratch) {
-  if (m.kind == Kind::f32) return for_rows<wide_rows>(count, PlainTile<Kind::f32, B>{plain_at(m, block), m.cols, rows, bias, cols});
-  if (m.kind == Kind::packed && count <= 2 * few_rows) {
+  auto plain = [&]<Kind kind, int most>(const void* w) {
+    for_rows<most>(count, [&]<int R>(int row) { plain_tile<kind, R, B>(w, m.cols, rows.from(row), bias, cols); });
+  };
+  auto packed = [&]<int bits>() {
     const Packed p = packed_at(m, block);
-    if (m.bits == 4) return for_rows<few_rows>(count, PackedTile<4, B>{p, m.cols, rows, bias, cols});
-    if (m.bits == 8) return for_rows<few_rows>(count, PackedTile<8, B>{p, m.cols, rows, bias, cols});
+    for_rows<few_rows>(count, [&]<int R>(int row) { packed_tile<bits, R, B>(p, m.cols, rows.from(row), bias, cols); });
+  };
+  if (m.kind == Kind::f32) return plain.template operator()<Kind::f32, wide_rows>(plain_at(m, block));
+  if (m.kind == Kind::packed && count <= 2 * few_rows) {
+    if (m.bits == 4) return packed.template operator()<4>();
+    if (m.bits == 8) return packed.template operator()<8>();
   }
   if (count <= few_rows) {
-    const void* w = plain_at(m, block);
-    if (m.kind == Kind::bf16) return for_rows<few_rows>(count, PlainTile<Kind::bf16, B>{w, m.cols, rows, bias, cols});
-    if (m.kind == Kind::f16) return for_rows<few_rows>(count, PlainTile<Kind::f16, B>{w, m.cols, rows, bias, cols});
+    if (m.kind == Kind::bf16) return plain.template operator()<Kind::bf16, few_rows>(plain_at(m, block));
+    if (m.kind == Kind::f16) return plain.template operator()<Kind::f16, few_rows>(plain_at(m, block));
   }
   for (int b = 0; b < B; b++) widen(m, block + b, scratch + b * int64_t{m.cols} * block_cols);
-  for_rows<wide_rows>(count, PlainTile<Kind::f32, B>{scratch, m.cols, rows, bias, cols});
+  plain.template operator()<Kind::f32, wide_rows>(scratch);
 }
 
 // Whether one row is multiplied without widening the weights first.

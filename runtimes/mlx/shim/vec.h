@@ -148,6 +148,11 @@ inline Vec activated(Vec x, Activation act) {
 int64_t linear_scratch(const Matrix&);
 void linear(const Matrix&, const float* x, int rows, float* y, int64_t y_stride, int from, int to, float* scratch);
 void row(const Matrix&, int64_t at, float* out);
+// In encoder.cpp.
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, int n, float* out);
+void activate(const float* x, Activation act, int n, float* out);
+void attend_text(const float* qkv, int heads, int head_dim, int head, int rows, float scale, float* out, float* scratch);
+int64_t attend_text_scratch(int head_dim, int rows);
 
 }  // namespace SF_VARIANT
 }  // namespace sf

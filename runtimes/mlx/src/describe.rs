@@ -20,10 +20,12 @@ pub(crate) fn described(checked: &Checked, params: &Params) -> ModelDescription 
             "this model makes text; vectors are made by encoders (bert, roberta, xlm-roberta)".to_owned(),
         )
     };
+    let mut capabilities = section("workload", [("embedding", no())]);
+    capabilities.extend(determinism(params));
     ModelDescription {
         effective: effective(params, checked.config.ctx_trained),
         model: facts(checked),
-        capabilities: section("workload", [("embedding", no())]),
+        capabilities,
         ..ModelDescription::default()
     }
 }
@@ -35,6 +37,7 @@ pub(crate) fn described_encoder(checked: &CheckedEncoder, params: &Params) -> Mo
     let mut capabilities =
         section("workload", [("chat", no()), ("completion", no()), ("embedding", Capability::Yes(True))]);
     capabilities.extend(section("kv", ["export", "fork", "import", "truncate"].map(|name| (name, no()))));
+    capabilities.extend(determinism(params));
     ModelDescription {
         effective: effective(params, config.tokens_max),
         model: encoder_facts(checked),
@@ -46,6 +49,15 @@ pub(crate) fn described_encoder(checked: &CheckedEncoder, params: &Params) -> Mo
             tokens_max: config.tokens_max.min(params.ctx_max(config.tokens_max)),
         }),
     }
+}
+
+/// What holds on the device.
+fn determinism(params: &Params) -> BTreeMap<String, BTreeMap<String, Capability>> {
+    let invariant = match params.device.is_gpu() {
+        true => Capability::No("on a GPU MLX's own operations sum as the batch is shaped".to_owned()),
+        false => Capability::Yes(True),
+    };
+    section("determinism", [("batch_invariant", invariant)])
 }
 
 fn section<const N: usize>(

@@ -5,13 +5,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use sf_artifact::safetensors::Tensor;
+
 use crate::affine::Affine;
 use crate::codes::unpack;
 use crate::error::ConvertError;
 use crate::kinds::Plain;
 use crate::plan::{Entry, Plan, Way};
 use crate::report::Share;
-use crate::safetensors::{Header, Tensor};
+use crate::safetensors;
 use crate::watch::Watch;
 use crate::write::{Rows, Source};
 
@@ -58,7 +60,7 @@ impl Written {
         let mut written = Written { files: Vec::new(), tensors: BTreeMap::new() };
         for file in 0..plan.files.len() {
             let path = result.join(plan.file_name(file));
-            for tensor in Header::read(&path)?.tensors {
+            for tensor in safetensors::tensors(&path)? {
                 written.tensors.insert(tensor.name.clone(), (file, tensor));
             }
             let open = File::open(&path).map_err(ConvertError::io(&path))?;

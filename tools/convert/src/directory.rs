@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sf_artifact::Artifact;
 use sf_artifact::gguf::TensorType;
+use sf_artifact::safetensors::Tensor;
 
 use crate::error::ConvertError;
 use crate::kinds::Plain;
 use crate::plan::{Entry, Origin, Plan, Way, float_way};
-use crate::safetensors::{Header, Tensor};
+use crate::safetensors;
 use crate::{Affine, Job, Options, config, pretty, usable};
 
 /// Taken over as they are.
@@ -46,7 +47,7 @@ pub(crate) fn job(artifact: &Artifact, options: &Options) -> Result<Job, Convert
     }
     let (mut entries, mut places) = (Vec::new(), BTreeMap::new());
     for (file, path) in artifact.files.iter().enumerate() {
-        for tensor in Header::read(path)?.tensors {
+        for tensor in safetensors::tensors(path)? {
             if let Some(other) = places.insert(tensor.name.clone(), file) {
                 let other = artifact.files[other].display();
                 let why = format!("it is in {} and in {other}", path.display());

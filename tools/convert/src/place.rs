@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::error::ConvertError;
-use crate::safetensors::Header;
+use crate::safetensors;
 
 /// Bytes that are left for the small files.
 const SMALL_FILES_BYTES: u64 = 64 << 20;
@@ -123,5 +123,5 @@ fn is_ours(path: &Path) -> bool {
     let paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     let mut weights =
         paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
-    paths.is_empty() || weights.next().is_some_and(|path| Header::read(path).is_ok_and(|header| header.ours))
+    paths.is_empty() || weights.next().is_some_and(|path| safetensors::is_ours(path))
 }

@@ -10,7 +10,7 @@ use crate::blocks::{elements, groups};
 use crate::codes::pack;
 use crate::error::ConvertError;
 use crate::plan::{Entry, Plan, Way};
-use crate::safetensors::Header;
+use crate::safetensors;
 use crate::watch::Watch;
 
 /// The files of the source.
@@ -71,8 +71,9 @@ pub(crate) fn write(
         let entries = &plan.entries[entries.clone()];
         let path = to.join(plan.file_name(number));
         let outputs = entries.iter().flat_map(Entry::outputs);
-        let text =
-            Header::text(outputs.map(|output| (output.name, output.dtype, output.shape, output.bytes)));
+        let text = safetensors::header(
+            outputs.map(|output| (output.name, output.dtype, output.shape, output.bytes)),
+        );
         let mut file = File::create_new(&path).map_err(ConvertError::io(&path))?;
         file.write_all(&(text.len() as u64).to_le_bytes()).map_err(ConvertError::io(&path))?;
         file.write_all(text.as_bytes()).map_err(ConvertError::io(&path))?;

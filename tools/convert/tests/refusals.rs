@@ -264,7 +264,10 @@ fn a_directory_that_mlx_would_not_read_is_refused() {
         expect![[
             r#"tensor model.norm.weight: elements of F8_E4M3 are not converted, these are: F32, F16, BF16, U32, I32, U8 (convert.tensor)"#
         ]],
-        |header, _| header[NORM]["dtype"] = json!("F8_E4M3"),
+        |header, _| {
+            header[NORM]["dtype"] = json!("F8_E4M3");
+            header[NORM]["shape"] = json!([256]);
+        },
         json!({}),
     );
     let block = json!({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}});

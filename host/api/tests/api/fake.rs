@@ -196,7 +196,6 @@ impl Inference for Fake {
                 prompt_tokens: lengths.iter().sum::<usize>() as u64,
                 dims: 2,
                 vectors: lengths.iter().enumerate().flat_map(vector).collect(),
-                warnings: Vec::new(),
             })
         })
     }

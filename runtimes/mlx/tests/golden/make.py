@@ -3,7 +3,7 @@
 usage: python make.py            (needs: pip install "mlx[cpu]==0.32.4" mlx-lm)
 
 Each file holds a config.json, the tensors of the model by name, type and shape, tokens, and the logits of some positions. The
-weights are no data: both sides make them from the tensor's name (see `value` here and in ../runtime/support/tiny.rs).
+weights are no data: both sides make them from the tensor's name (see `value` here and in ../runtime/tiny.rs).
 """
 
 import importlib
@@ -13,6 +13,8 @@ import pathlib
 import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
+
+from bits import mixed_bits
 
 HERE = pathlib.Path(__file__).parent
 TOKENS = [3, 17, 42, 5, 60, 9, 33, 21, 50, 1, 28, 14, 7, 44]
@@ -61,18 +63,6 @@ CASES = {
     "gemma3": ("gemma3_text", "F32", dict(GEMMA, model_type="gemma3_text", num_hidden_layers=3, sliding_window=5,
                                           sliding_window_pattern=3, rope_local_base_freq=10000.0, rope_theta=1000000.0)),
 }
-
-
-def mixed_bits(name, count):
-    """32 bits for each element, from the tensor's name."""
-    seed = np.uint32(2166136261)
-    with np.errstate(over="ignore"):
-        for byte in name.encode():
-            seed = np.uint32((seed ^ np.uint32(byte)) * np.uint32(16777619))
-        x = seed + np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
-        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-        x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-        return x ^ (x >> np.uint32(16))
 
 
 def value(name, dtype, shape):
@@ -139,4 +129,5 @@ def main():
         print(name, len(names), float(np.abs(logits).max()))
 
 
-main()
+if __name__ == "__main__":
+    main()

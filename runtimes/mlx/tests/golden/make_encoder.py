@@ -13,6 +13,8 @@ import sys
 
 import numpy as np
 
+from bits import mixed_bits
+
 HERE = pathlib.Path(__file__).parent / "encoder"
 BASE = dict(model_type="bert", hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=80, vocab_size=64,
             max_position_embeddings=32, type_vocab_size=2, layer_norm_eps=1e-12, hidden_act="gelu")
@@ -49,17 +51,6 @@ SENTENCES = [
     "Eighty Years' War between Spain and the Dutch Republic; it is often named as the beginning of the modern system of states, "
     "although historians dispute how much of that system the texts themselves contain.",
 ]
-
-
-def mixed_bits(name, count):
-    seed = np.uint32(2166136261)
-    with np.errstate(over="ignore"):
-        for byte in name.encode():
-            seed = np.uint32((seed ^ np.uint32(byte)) * np.uint32(16777619))
-        x = seed + np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
-        x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-        x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-        return x ^ (x >> np.uint32(16))
 
 
 def value(name, shape):

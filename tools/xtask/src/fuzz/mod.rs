@@ -30,6 +30,7 @@ const fn target(name: &'static str, bytes_max: u32, dictionary: Option<&'static 
 /// All targets, in the order of a run without names; a test holds it against the folder.
 const TARGETS: &[Target] = &[
     target("gguf", 4096, Some("gguf")),
+    target("safetensors", 1024, None),
     target("tokenizer_json", 512, Some("tokenizer")),
     target("tokenizer", 1024, Some("tokenizer")),
     target("detokenize", 512, None),
