@@ -43,6 +43,9 @@ const WIDTH_MAX: u64 = 1 << 16;
 const VOCAB_MAX: u64 = 1 << 22;
 const POSITIONS_MAX: u64 = 1 << 20;
 
+/// The text of a file beside `config.json`; `None` where there is none of this name.
+pub type TextOf<'a> = dyn Fn(&str) -> Result<Option<String>, ModelError> + 'a;
+
 /// How the vectors of a text's tokens become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
@@ -112,8 +115,16 @@ impl EncoderConfig {
     /// # Errors
     /// What is missing, contradicts itself, or is not computed here, by its key or file.
     pub fn read(files: &Files) -> Result<EncoderConfig, ModelError> {
+        EncoderConfig::parse(&files.config, &|name| files.text_beside(name))
+    }
+
+    /// The same of a `config.json`, and of the texts of files beside it by their names.
+    ///
+    /// # Errors
+    /// As [`EncoderConfig::read`].
+    pub fn parse(config: &str, beside: &TextOf<'_>) -> Result<EncoderConfig, ModelError> {
         let facts: Map<String, Value> =
-            serde_json::from_str(&files.config).map_err(|error| ModelError::Json(error.to_string()))?;
+            serde_json::from_str(config).map_err(|error| ModelError::Json(error.to_string()))?;
         let name = facts.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let family =
             family(name).ok_or_else(|| ModelError::unsupported("model_type", format!("is {name}")))?;
@@ -134,7 +145,7 @@ impl EncoderConfig {
             let why = format!("is {positions}, the first text's position is {first_position}");
             return Err(ModelError::config("max_position_embeddings", why));
         };
-        let beside = Beside::read(files)?;
+        let beside = Beside::read(beside)?;
         Ok(EncoderConfig {
             family,
             hidden,
@@ -223,7 +234,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn read(files: &Files) -> Result<Beside, ModelError> {
+    fn read(files: &TextOf<'_>) -> Result<Beside, ModelError> {
         let mut beside = Beside { pooling: Pooling::Mean, normalized: false, tokens_max: None };
         if let Some(facts) = object(files, "sentence_bert_config.json")?
             && facts.get("max_seq_length").is_some_and(|value| !value.is_null())
@@ -255,7 +266,7 @@ impl Beside {
     }
 }
 
-fn pooling(files: &Files, folder: &str) -> Result<Pooling, ModelError> {
+fn pooling(files: &TextOf<'_>, folder: &str) -> Result<Pooling, ModelError> {
     let file = format!("{folder}/config.json");
     let fault = |why: String| ModelError::Beside { file: file.clone(), why };
     let plain = !folder.is_empty() && !folder.starts_with('.') && !folder.contains(['/', '\\']);
@@ -291,15 +302,15 @@ fn by_name(mode: &str) -> Option<Pooling> {
     }
 }
 
-fn json(files: &Files, name: &str) -> Result<Option<Value>, ModelError> {
-    let Some(text) = files.text_beside(name)? else { return Ok(None) };
+fn json(files: &TextOf<'_>, name: &str) -> Result<Option<Value>, ModelError> {
+    let Some(text) = files(name)? else { return Ok(None) };
     let parsed = serde_json::from_str(&text);
     parsed
         .map(Some)
         .map_err(|error| ModelError::Beside { file: name.to_owned(), why: format!("is not JSON: {error}") })
 }
 
-fn object(files: &Files, name: &str) -> Result<Option<Map<String, Value>>, ModelError> {
+fn object(files: &TextOf<'_>, name: &str) -> Result<Option<Map<String, Value>>, ModelError> {
     match json(files, name)? {
         None => Ok(None),
         Some(Value::Object(map)) => Ok(Some(map)),

@@ -89,16 +89,29 @@ impl Found {
     }
 }
 
-/// Reads bytes as a `config.json` (when they begin like one) or as the start of a safetensors file, and looks at what came
-/// out: for the fuzzer and the tests that replay what it found.
+/// Reads bytes as a `config.json` with the files of sentence-transformers behind it, zero bytes between them (when they begin
+/// like one), or as the start of a safetensors file, and looks at what came out: for the fuzzer and the tests that replay what
+/// it found.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8]) {
     if bytes.first() == Some(&b'{') {
-        if let Ok(config) =
-            std::str::from_utf8(bytes).map_err(drop).and_then(|text| Config::parse(text).map_err(drop))
-        {
+        let Ok(text) = std::str::from_utf8(bytes) else { return };
+        let parts: Vec<&str> = text.split('\0').collect();
+        if let Ok(config) = Config::parse(parts[0]) {
             assert_eq!(config.windows.len(), config.layers as usize);
             (0..config.layers).for_each(|layer| assert!(config.rope_of(layer).turned() <= config.head_dim));
+        }
+        let beside = |name: &str| {
+            let at = match name {
+                "modules.json" => 1,
+                "sentence_bert_config.json" => 2,
+                _ => 3,
+            };
+            Ok(parts.get(at).map(|text| (*text).to_owned()))
+        };
+        if let Ok(config) = EncoderConfig::parse(parts[0], &beside) {
+            assert!(EncoderConfig::is_meant(parts[0]) && config.hidden.is_multiple_of(config.heads));
+            assert!(config.tokens_max > 0 && config.tokens_max <= config.positions - config.first_position);
         }
     } else if let Ok(header) = safetensors::Header::parse(bytes, bytes.len() as u64) {
         let inside = |tensor: &safetensors::Tensor| tensor.offset + tensor.bytes <= bytes.len() as u64;
