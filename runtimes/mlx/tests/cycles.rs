@@ -8,6 +8,7 @@ mod support;
 #[path = "runtime/tiny.rs"]
 mod tiny;
 
+use superfluid_mlx::superfluid_export::superfluid_runtime_v1;
 use support::{int, open};
 
 /// A figure of this process, as the kernel tells it.

@@ -13,6 +13,7 @@ mod tiny;
 
 use std::path::Path;
 use std::sync::Mutex;
+use superfluid_mlx::superfluid_export::superfluid_runtime_v1;
 
 use serde_json::{Value, json};
 use sf_abi::{SFR_E_ARG, SFR_E_FORMAT, SFR_E_UNSUPPORTED};

@@ -11,6 +11,7 @@ mod support;
 #[path = "runtime/tiny.rs"]
 mod tiny;
 
+use superfluid_mlx::superfluid_export::superfluid_runtime_v1;
 use superfluid_mlx::use_kernels;
 use support::open;
 use tiny::{Case, names};

@@ -37,6 +37,7 @@ pub(crate) fn run(tree: &Tree) -> Result<(), TaskError> {
     ]))?;
 
     mlx::check(tree)?;
+    engine::run(tree, &engine::Options::native(Which::Basert, "debug"))?;
 
     let binaries = ["build", "--locked", "-p", "superfluid", "-p", "superfluid-workerd"];
     shell::run(shell::cargo(tree.root()).args(binaries))?;

@@ -22,7 +22,9 @@ pub(crate) fn run(tree: &Tree) -> Result<(), TaskError> {
     setup::run()?;
     let binaries = ["build", "--release", "--locked", "-p", "superfluid", "-p", "superfluid-workerd"];
     shell::run(shell::cargo(tree.root()).args(binaries))?;
-    engine::run(tree, &engine::Options::native(engine::Which::LlamaCpp, "release"))?;
+    for which in [engine::Which::LlamaCpp, engine::Which::Basert] {
+        engine::run(tree, &engine::Options::native(which, "release"))?;
+    }
     fetch::run(&["smollm2"])?;
 
     let address = free_address()?;

@@ -40,6 +40,7 @@ const AMX_FLAG: &str = "-fno-dse";
 pub(crate) enum Which {
     LlamaCpp,
     Mlx,
+    Basert,
 }
 
 /// What to build and where to put it.
@@ -66,6 +67,7 @@ impl Options {
             match *arg {
                 "llamacpp" => options.which = Which::LlamaCpp,
                 "mlx" => options.which = Which::Mlx,
+                "basert" => options.which = Which::Basert,
                 "--portable" => options.portable = true,
                 "--cuda" => options.cuda = true,
                 "--where" => options.only_where = true,
@@ -84,12 +86,12 @@ impl Options {
                 other => return Err(TaskError::Usage(format!("engine takes no argument {other}"))),
             }
         }
-        if options.which == Which::Mlx && options.portable {
-            let words = "the MLX runtime chooses its kernels when it is loaded: it is portable as it is";
+        if options.which != Which::LlamaCpp && options.portable {
+            let words = "this runtime chooses its kernels when it is loaded: it is portable as it is";
             return Err(TaskError::Usage(words.into()));
         }
-        if options.which == Which::LlamaCpp && options.cuda {
-            let words = "llama.cpp is built for the CPU so far: --cuda is for engine mlx";
+        if options.which != Which::Mlx && options.cuda {
+            let words = "this runtime is built for the CPU so far: --cuda is for engine mlx";
             return Err(TaskError::Usage(words.into()));
         }
         Ok(options)
@@ -106,7 +108,28 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<(), TaskError> {
     match options.which {
         Which::LlamaCpp => llamacpp(tree, options),
         Which::Mlx => mlx::engine(tree, options),
+        Which::Basert => basert(tree, options),
     }
+}
+
+/// Our own engine is a crate like any other. It is built with optimisation for both profiles: half of it is kernels.
+fn basert(tree: &Tree, options: &Options) -> Result<(), TaskError> {
+    let name = format!("{}superfluid_basert{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = tree.target().join("release").join(name);
+    if options.only_where {
+        println!("{}", library.display());
+        return Ok(());
+    }
+    shell::run(shell::cargo(tree.root()).args([
+        "build",
+        "--release",
+        "--locked",
+        "--lib",
+        "-p",
+        "sf-runtime-basert",
+    ]))?;
+    let folders = options.profiles.iter().map(|profile| tree.target().join(profile).join("runtimes/basert"));
+    folders.into_iter().try_for_each(|folder| place(&library, &folder))
 }
 
 fn llamacpp(tree: &Tree, options: &Options) -> Result<(), TaskError> {
@@ -384,7 +407,7 @@ mod tests {
         );
         assert_eq!(read(&["mlx", "--profile", "dev"]).unwrap(), (Which::Mlx, false, vec!["debug"]));
         for wrong in
-            [&["--fast"][..], &["--profile"], &["--profile", "bench"], &["mlx", "--portable"], &["--cuda"]]
+            [&["--fast"][..], &["--profile"], &["--profile", "bench"], &["basert", "--portable"], &["--cuda"]]
         {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

@@ -39,6 +39,8 @@ cargo xtask <command>
   engine mlx [--cuda] [--profile debug|release] [--where]
                      build the MLX runtime against the fetched MLX and place both beside our binaries: the one for the
                      CPU on Linux, for Metal on macOS, with --cuda for NVIDIA's GPUs
+  engine basert [--profile debug|release] [--where]
+                     build our own engine and place it beside our binaries
   throughput MODEL [key=number]...
                      how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
   fuzz [TARGET]... [--seconds N] [--keep] [--sanitizer address|none]

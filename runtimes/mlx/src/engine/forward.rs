@@ -4,8 +4,8 @@ use std::ptr::null;
 
 use sf_abi_sdk::{Code, Fault, StepWriter};
 
+use super::PAGE_ROWS;
 use super::array::{Array, Weights, attend, keep, linear};
-use super::pages::PAGE_ROWS;
 use super::sys::{RawAttention, RawRun};
 use crate::config::Config;
 

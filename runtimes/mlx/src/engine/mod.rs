@@ -4,14 +4,14 @@ mod array;
 mod encoder;
 mod forward;
 mod open;
-mod pages;
 mod state;
 mod sys;
 mod thread;
 mod weights;
 
 use sf_abi_sdk::{
-    Code, Fault, Lane, Level, Model, ModelDescription, OpenRequest, Plan, Shape, Stats, StepWriter,
+    Code, Fault, Lane, LanePages, Level, Model, ModelDescription, OpenRequest, Pages, Plan, Shape, Stats,
+    StepWriter,
 };
 
 use crate::config::Config;
@@ -22,7 +22,6 @@ pub(crate) use open::OpenModel;
 pub use sys::use_kernels;
 
 use forward::{Network, Step, StepRun};
-use pages::{LanePages, Pages};
 use thread::Confined;
 
 /// Why this library cannot be used here; nothing, as its kernels are chosen at run time.
@@ -40,15 +39,23 @@ pub(crate) fn gpu_name() -> Option<String> {
     sys::has_gpu().then(|| format!("GPU, MLX {}", sys::version()))
 }
 
+/// Positions of a page.
+const PAGE_ROWS: u32 = 32;
+
+/// Floats of a page: keys and values of its positions in all layers.
+fn page_elements(config: &Config) -> usize {
+    config.kv_width() as usize * config.layers as usize * PAGE_ROWS as usize
+}
+
 /// A model with its lanes.
 #[derive(Debug)]
 pub struct MlxModel {
     network: Confined<Network>,
     config: Config,
     params: Params,
-    pages: Pages,
+    pages: Pages<f32>,
     /// By slot.
-    lanes: Vec<LanePages>,
+    lanes: Vec<LanePages<f32>>,
     weight_bytes: u64,
     description: ModelDescription,
     identity: String,
@@ -70,7 +77,12 @@ impl MlxModel {
         let network = weights::load(&checked, &params, request)?;
         Ok(MlxModel {
             network,
-            pages: Pages::new(&checked.config, params.kv_cells(trained), params.lanes_max),
+            pages: Pages::new(
+                page_elements(&checked.config),
+                PAGE_ROWS,
+                params.kv_cells(trained),
+                params.lanes_max,
+            ),
             lanes: (0..params.lanes_max).map(|_| LanePages::default()).collect(),
             weight_bytes: checked.files.bytes(),
             description: describe::described(&checked, &params),
@@ -83,8 +95,11 @@ impl MlxModel {
     /// Makes room for every run of a plan, or leaves every lane as it was.
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Fault> {
         let grown = |feed: &sf_abi_sdk::Feed| feed.pos0() + feed.len() as u32;
-        let needed: usize =
-            plan.feeds().iter().map(|feed| self.lanes[feed.lane().slot()].missing(grown(feed))).sum();
+        let needed: usize = plan
+            .feeds()
+            .iter()
+            .map(|feed| self.lanes[feed.lane().slot()].missing(&self.pages, grown(feed)))
+            .sum();
         if needed > self.pages.left() {
             let words = format!(
                 "no room for {} tokens: {needed} pages of keys and values are needed, {} are left",
@@ -165,7 +180,7 @@ impl Model for MlxModel {
     }
 
     fn fork(&mut self, parent: Lane, upto: u32, child: Lane) -> Result<(), Fault> {
-        self.lanes[child.slot()] = self.lanes[parent.slot()].fork(upto);
+        self.lanes[child.slot()] = self.lanes[parent.slot()].fork(&self.pages, upto);
         Ok(())
     }
 
@@ -182,13 +197,13 @@ impl Model for MlxModel {
     }
 
     fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
-        state::save(&self.lanes[lane.slot()], &self.pages, upto, out);
+        state::save(&self.lanes[lane.slot()], &self.config, upto, out);
         Ok(())
     }
 
     fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
         let lane = &mut self.lanes[lane.slot()];
-        let needed = lane.missing(len);
+        let needed = lane.missing(&self.pages, len);
         if needed > self.pages.left() {
             let words = format!("no room for {len} saved positions: {} pages are left", self.pages.left());
             return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
@@ -198,7 +213,7 @@ impl Model for MlxModel {
             return Err(Fault::new(Code::Format, words));
         }
         lane.reserve(&mut self.pages, len);
-        state::restore(lane, &self.pages, len, state);
+        state::restore(lane, &self.config, len, state);
         lane.set_len(len);
         Ok(())
     }

@@ -10,3 +10,5 @@ mod lanes;
 mod library;
 mod support;
 mod tiny;
+
+use superfluid_mlx::superfluid_export::superfluid_runtime_v1;

@@ -1,11 +1,12 @@
-//! A model of this runtime in the kit's hands, and steps in one line.
+//! A model of a runtime in the kit's hands, and steps in one line. The test's root imports the runtime's entry.
 #![expect(unsafe_code, reason = "binds the runtime")]
 
 use std::path::Path;
 
 use sf_core::{EngineOption, OptionValue, Token};
 use sf_kit::{KitError, OpenRequest, Runtime, RuntimeLane, StepBuffer, host};
-use superfluid_mlx::superfluid_export::superfluid_runtime_v1;
+
+use crate::superfluid_runtime_v1;
 
 pub(crate) fn runtime() -> Runtime {
     // SAFETY: our own runtime keeps the header's rules; whether it does is what the tests ask.

@@ -8,13 +8,15 @@ use super::Finding;
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("sf-abi", 0, &[]),
     ("sf-core", 0, &[]),
+    // The format of our engine's files: the engine, the host's reader and the packer share it.
+    ("sf-base", 0, &[]),
     // Tests only: linking it replaces the allocator.
     ("sf-counting", 0, &[]),
     // The load generator stands beside the product: the command line may carry it, nothing else of the host.
     ("sf-load", 0, &[]),
     ("sf-abi-sdk", 1, &["sf-abi"]),
     ("sf-settings", 1, &["sf-core"]),
-    ("sf-artifact", 1, &["sf-core"]),
+    ("sf-artifact", 1, &["sf-base", "sf-core"]),
     ("sf-store", 1, &["sf-core"]),
     ("sf-sched", 1, &["sf-core"]),
     ("sf-api", 1, &["sf-core"]),
@@ -25,11 +27,12 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("sf-verify", 2, &["sf-core", "sf-abi", "sf-kit"]),
     ("sf-fleet", 2, &["sf-core"]),
     // Stands beside the service: the command line may carry it, nothing else of the host.
-    ("sf-convert", 3, &["sf-artifact", "sf-codec"]),
+    ("sf-convert", 3, &["sf-artifact", "sf-base", "sf-codec"]),
     ("sf-service", 3, &["*"]),
     ("superfluid", 4, &["*"]),
     ("superfluid-workerd", 4, &["*"]),
     // A runtime knows the ABI and nothing of the host: no private back door.
+    ("sf-runtime-basert", 2, &["sf-abi", "sf-abi-sdk", "sf-base"]),
     ("sf-runtime-llamacpp", 2, &["sf-abi", "sf-abi-sdk"]),
     ("sf-runtime-mlx", 2, &["sf-abi", "sf-abi-sdk"]),
     // Black-box tests and tools stand outside; nothing of the product may import them.
