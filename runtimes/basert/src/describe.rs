@@ -66,7 +66,7 @@ fn effective(params: &Params, trained: u32) -> BTreeMap<String, serde_json::Valu
         ("kv.type_k", json!(KV_TYPE)),
         ("kv.type_v", json!(KV_TYPE)),
         ("kv.cells", json!(params.kv_cells(trained))),
-        ("x.basert.kernels", json!(params.kernels.name)),
+        ("x.basert.kernels", json!(if params.kernels_auto { "auto" } else { params.kernels.name })),
         ("x.basert.weights", json!(params.placement.name())),
     ];
     effective.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()

@@ -54,6 +54,7 @@ impl From<ModelError> for Fault {
         let code = match &error {
             ModelError::Memory { .. } => Code::NomemHost,
             ModelError::Unsupported { .. } => Code::Unsupported,
+            ModelError::Read(error) if error.kind() == std::io::ErrorKind::NotFound => Code::NotFound,
             _ => Code::Format,
         };
         Fault::new(code, error.to_string()).field("paths")

@@ -47,6 +47,8 @@ pub(crate) struct Params {
     kv_cells: Option<u64>,
     pub(crate) placement: Placement,
     pub(crate) kernels: &'static Kernels,
+    /// Whether nobody named them.
+    pub(crate) kernels_auto: bool,
 }
 
 impl Params {
@@ -73,6 +75,7 @@ impl Params {
             kv_cells: int("kv.cells", 1, 1 << 30)?.map(u64::from),
             placement: placement(options)?,
             kernels: kernels(options)?,
+            kernels_auto: named_kernels(options)?.is_none(),
         })
     }
 
@@ -98,13 +101,19 @@ fn placement(options: &Options<'_>) -> Result<Placement, Fault> {
     }
 }
 
+const KERNELS: &str = "x.basert.kernels";
+
+fn named_kernels<'a>(options: &'a Options<'_>) -> Result<Option<&'a str>, Fault> {
+    Ok(options.text(KERNELS)?.filter(|name| *name != "auto"))
+}
+
 fn kernels(options: &Options<'_>) -> Result<&'static Kernels, Fault> {
-    let key = "x.basert.kernels";
-    let name = options.text(key)?.filter(|name| *name != "auto");
+    let name = named_kernels(options)?;
     Kernels::named(name).ok_or_else(|| {
         let here: Vec<&str> = Kernels::here().map(|kernels| kernels.name).collect();
-        let words = format!("{key} is {}, this machine has {}", name.unwrap_or_default(), here.join(", "));
-        Fault::new(Code::Option, words).field(key)
+        let words =
+            format!("{KERNELS} is {}, this machine has {}", name.unwrap_or_default(), here.join(", "));
+        Fault::new(Code::Option, words).field(KERNELS)
     })
 }
 

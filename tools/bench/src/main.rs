@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod client;
+mod engines;
 mod error;
 mod grammar;
 mod http;
@@ -28,12 +29,15 @@ commands
   versus    serve --only process,throughput
   link      step round trip against a no-op runtime, in-process and through the worker
   mlx       the MLX runtime beside mlx_lm.server and llamacpp, on the same weights
+  engines   MODEL...: tokens a second of the engines alone, each on the runtime that reads it, with ratios to the first
+  numerics  --text FILE MODEL...: perplexity of a text, and how far logits are from the first model's
   grammar   compiling schemas and sets of tools for SmolLM2's vocabulary
   peer      fetch and build llama.cpp's own server and batched bench only (serve does it when needed)
   list      what the scenarios of serve play
 
 options of serve
   --model smol|gemma|FILE   GGUF file (default: smol; `cargo xtask fetch` gets both)
+  --bundle FILE             ours serves this .base bundle of the model, llama-server the model itself
   --only A,B / --skip A,B   some scenarios, or all but some
   --rounds N                measured rounds at most (default 5); slow scenarios have fewer and say why
   --all-rounds              that many rounds everywhere, whatever the time
@@ -47,7 +51,12 @@ options of mlx
   --only A,B                some of decode, clients, prefill, churn, reload
   --rounds N, --threads N, --quick, --bin-dir DIR   as above
   --openblas FILE           libopenblas.so for mlx_lm.server's f32 (default: where Debian's libopenblas0-pthread has it)
-options of serve, versus, mlx, link and grammar
+options of engines and numerics
+  --threads 1,2             engine threads; numerics takes the last
+  --rounds N                rounds of engines (default 5), in which models take turns
+  --only A,B                some of decode-1, decode-8, prefill-512, decode-at-4000, prefill-4000, first-token
+  --windows N               windows of 512 tokens of the text (default 20)
+options of serve, versus, mlx, engines, numerics, link and grammar
   --json FILE               write all figures, raw ones too
 
 A full run of serve is planned for less than 25 minutes on 2 CPUs with SmolLM2: every scenario has an allowance of
@@ -91,6 +100,8 @@ fn command_named(command: &str, args: Vec<String>) -> Result<(), BenchError> {
         }
         "mlx" => mlx::run(&mlx::parse(args.into_iter())?),
         "link" => link::run(json_option(&args)?),
+        "engines" => engines::speed(&engines::parse(args.into_iter())?),
+        "numerics" => engines::numerics(&engines::parse(args.into_iter())?),
         "grammar" => grammar::run(json_option(&args)?),
         "peer" => peer::server_binary(None).map(|path| println!("{}", path.display())),
         "list" => {

@@ -10,6 +10,8 @@ use crate::sysinfo;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServeOptions {
     pub(crate) model: PathBuf,
+    /// What ours serves instead: the same model in a form that llama-server does not read.
+    pub(crate) bundle: Option<PathBuf>,
     /// Names of scenarios, in the order in which they run.
     pub(crate) only: Vec<&'static str>,
     /// Rounds at most; a scenario may have fewer.
@@ -35,6 +37,7 @@ pub(crate) struct ServeOptions {
 pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<ServeOptions, BenchError> {
     let mut options = ServeOptions {
         model: model("smol"),
+        bundle: None,
         only: scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
         rounds: 5,
         all_rounds: false,
@@ -69,6 +72,7 @@ impl ServeOptions {
                 self.only.retain(|name| !skipped.contains(name));
             }
             "--model" => self.model = model(value),
+            "--bundle" => self.bundle = Some(value.into()),
             "--rounds" => self.rounds = number(flag, value)?,
             "--threads" => self.threads = number(flag, value)?,
             "--kills" => self.kills = number(flag, value)?,

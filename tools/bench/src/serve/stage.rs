@@ -83,7 +83,7 @@ impl Stage {
 
     /// Starts ours on the model.
     pub(crate) fn ours(&self, setup: &Setup) -> Result<Server, BenchError> {
-        self.ours_on(&self.options.model, setup)
+        self.ours_on(self.options.bundle.as_ref().unwrap_or(&self.options.model), setup)
     }
 
     /// Starts ours on another model.
