@@ -8,6 +8,7 @@ mod runtimes;
 mod served;
 mod server;
 mod toy;
+mod work;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ pub use runtimes::{
 pub use served::{Toy, completion, piece_of, streamed, text_of};
 pub use server::{Answer, Events, Server, signal};
 pub use toy::{CHATML, ToyModel, toy_model};
+pub use work::{WorkDir, names};
 
 /// The repository's root.
 pub fn repository() -> &'static Path {

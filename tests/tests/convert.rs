@@ -3,32 +3,22 @@
 #![allow(clippy::print_stderr, reason = "says what is left out")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use expect_test::expect;
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use sf_tests::{ToyModel, binary, real_model, signal, toy_model};
+use sf_tests::{ToyModel, WorkDir, binary, names, real_model, signal, toy_model};
 
 const SOURCE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// An empty directory to work in; what is remembered about runtimes lies beside it.
-fn place() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("work");
-    fs::create_dir(&root).unwrap();
-    (dir, root)
+fn run(work: &WorkDir, args: &[&str]) -> Output {
+    command(work, args).output().unwrap()
 }
 
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(binary("superfluid"));
-    command.arg("convert").args(args).current_dir(dir).env("XDG_CACHE_HOME", dir.with_file_name("cache"));
-    command
-}
-
-fn run(dir: &Path, args: &[&str]) -> Output {
-    command(dir, args).output().unwrap()
+fn command(work: &WorkDir, args: &[&str]) -> Command {
+    work.superfluid(&[&["convert"], args].concat())
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -36,17 +26,10 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 /// What it says on stderr, and its exit code.
-fn fails(dir: &Path, args: &[&str]) -> (String, i32) {
-    let output = run(dir, args);
+fn fails(work: &WorkDir, args: &[&str]) -> (String, i32) {
+    let output = run(work, args);
     assert_eq!(output.stdout, b"", "{args:?}");
-    (text(&output.stderr).replace(dir.to_str().unwrap(), "DIR"), output.status.code().unwrap())
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
+    (work.unplaced(text(&output.stderr)), output.status.code().unwrap())
 }
 
 fn config(dir: &Path) -> Value {
@@ -116,14 +99,13 @@ fn unpack(from: &Path, to: &Path) {
 
 #[test]
 fn a_gguf_becomes_a_directory_and_that_one_a_smaller_one() {
-    let (_dir, root) = place();
-    let (root, source) = (root.as_path(), real_model(SOURCE));
-    let source = source.to_str().unwrap();
+    let (work, source) = (WorkDir::new(), real_model(SOURCE));
+    let (root, source) = (work.path(), source.to_str().unwrap());
 
     // Without any loss.
-    let output = run(root, &[source, "smol"]);
+    let output = run(&work, &[source, "smol"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "no bar where nobody watches");
-    let said = text(&output.stdout).replace(root.to_str().unwrap(), "DIR");
+    let said = work.unplaced(text(&output.stdout));
     expect![[r#"
         DIR/smol: llama, 94 MiB, from 93 MiB
         61 tensors copied: equal
@@ -134,7 +116,7 @@ fn a_gguf_becomes_a_directory_and_that_one_a_smaller_one() {
     assert_eq!(config(&root.join("smol"))["quantization"]["bits"], 4);
 
     // What is packed is not packed again.
-    let (refused, code) = fails(root, &["smol", "again", "--bits", "8"]);
+    let (refused, code) = fails(&work, &["smol", "again", "--bits", "8"]);
     assert_eq!(code, 2);
     expect![[r#"
         superfluid: config.json's quantization says that the model is quantized already (convert.quantized)
@@ -144,7 +126,7 @@ fn a_gguf_becomes_a_directory_and_that_one_a_smaller_one() {
 
     // Plain elements are quantized.
     unpack(&root.join("smol"), &root.join("plain"));
-    let output = run(root, &["plain", "four", "--bits", "4", "--json"]);
+    let output = run(&work, &["plain", "four", "--bits", "4", "--json"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
@@ -154,7 +136,7 @@ fn a_gguf_becomes_a_directory_and_that_one_a_smaller_one() {
     let quantized = &report["tensors"][1];
     assert_eq!(quantized["what"], "quantized to 4 bits in groups of 64");
     assert_eq!((&quantized["tensors"], &quantized["elements"]), (&json!(211), &json!(134_479_872)));
-    assert_eq!(names(root), ["four", "plain", "smol"]);
+    assert_eq!(work.names(), ["four", "plain", "smol"]);
     answers(&root.join("four"));
 }
 
@@ -173,9 +155,8 @@ fn answers(model: &Path) {
 
 #[test]
 fn what_cannot_be_converted_is_said_with_an_exit_code() {
-    let (_dir, root) = place();
-    let root = root.as_path();
-    toy_model(root, &ToyModel::default());
+    let work = WorkDir::new();
+    toy_model(work.path(), &ToyModel::default());
     let mut all = String::new();
     for (args, code) in [
         (&["nowhere.gguf", "to"][..], 1),
@@ -186,7 +167,7 @@ fn what_cannot_be_converted_is_said_with_an_exit_code() {
         (&["toy.gguf", ".", "--force"], 2),
         (&["toy.gguf"], 2),
     ] {
-        let (words, got) = fails(root, args);
+        let (words, got) = fails(&work, args);
         assert_eq!(got, code, "{args:?}: {words}");
         all += &words;
     }
@@ -204,17 +185,16 @@ fn what_cannot_be_converted_is_said_with_an_exit_code() {
         superfluid: superfluid convert needs a directory for the result (usage.missing)
           hint: for example: superfluid convert smol.gguf ~/models/smol --bits 4
     "#]].assert_eq(&all);
-    assert_eq!(names(root), ["toy.gguf"]);
+    assert_eq!(work.names(), ["toy.gguf"]);
 }
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    let (_dir, root) = place();
-    let (root, source) = (root.as_path(), real_model(SOURCE));
+    let (work, source) = (WorkDir::new(), real_model(SOURCE));
     let mut child =
-        command(root, &[source.to_str().unwrap(), "smol"]).stderr(Stdio::piped()).spawn().unwrap();
+        command(&work, &[source.to_str().unwrap(), "smol"]).stderr(Stdio::piped()).spawn().unwrap();
     // It has begun when its own directory is there.
-    while names(root).is_empty() && child.try_wait().unwrap().is_none() {
+    while work.names().is_empty() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
     signal(child.id(), Signal::INT);
@@ -224,5 +204,5 @@ fn an_interrupt_leaves_nothing_behind() {
     "#]]
     .assert_eq(text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(names(root), [] as [&str; 0]);
+    assert_eq!(work.names(), [] as [&str; 0]);
 }

@@ -112,28 +112,37 @@ pub struct TokenizerFiles {
     pub model: Option<String>,
 }
 
-/// `None` when there is no `tokenizer.json`; a file that is there and cannot be read is an error.
-pub(crate) fn tokenizer(path: &Path) -> Result<Option<TokenizerFiles>, ArtifactError> {
-    let optional = |name: &str, limit| match text_up_to(&path.join(name), limit) {
+/// A text of a model by its file's name, with the most bytes it may have; `None` = there is none.
+type TextOf<'a> = dyn Fn(&str, u64) -> Result<Option<String>, ArtifactError> + 'a;
+
+/// The texts of a model directory.
+pub(crate) fn texts(path: &Path) -> impl Fn(&str, u64) -> Result<Option<String>, ArtifactError> + '_ {
+    move |name, limit| match text_up_to(&path.join(name), limit) {
         Ok(text) => Ok(Some(text)),
         Err(ArtifactError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(fault) => Err(fault),
-    };
-    let Some(tokenizer) = optional("tokenizer.json", TOKENIZER_BYTES_MAX)? else { return Ok(None) };
+    }
+}
+
+/// `None` when there is no `tokenizer.json`; a file that is there and cannot be read is an error.
+pub(crate) fn tokenizer(text: &TextOf<'_>) -> Result<Option<TokenizerFiles>, ArtifactError> {
+    let Some(tokenizer) = text("tokenizer.json", TOKENIZER_BYTES_MAX)? else { return Ok(None) };
+    let optional = |name: &str| text(name, CONFIG_BYTES_MAX);
     Ok(Some(TokenizerFiles {
         tokenizer,
-        config: optional("tokenizer_config.json", CONFIG_BYTES_MAX)?,
-        generation: optional("generation_config.json", CONFIG_BYTES_MAX)?,
-        model: optional("config.json", CONFIG_BYTES_MAX)?,
+        config: optional("tokenizer_config.json")?,
+        generation: optional("generation_config.json")?,
+        model: optional("config.json")?,
     }))
 }
 
-/// The template of a model directory: its own file, or the entry of the tokenizer's configuration.
-pub(crate) fn chat_template(path: &Path) -> Option<String> {
-    if let Ok(template) = text(&path.join("chat_template.jinja")) {
+/// The template: a file of its own, or the entry of the tokenizer's configuration.
+pub(crate) fn chat_template(text: &TextOf<'_>) -> Option<String> {
+    let text = |name: &str| text(name, CONFIG_BYTES_MAX).ok().flatten();
+    if let Some(template) = text("chat_template.jinja") {
         return Some(template);
     }
-    let config: Value = serde_json::from_str(&text(&path.join("tokenizer_config.json")).ok()?).ok()?;
+    let config: Value = serde_json::from_str(&text("tokenizer_config.json")?).ok()?;
     match config.get("chat_template")? {
         Value::String(template) => Some(template.clone()),
         Value::Array(named) => named

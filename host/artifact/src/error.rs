@@ -234,6 +234,9 @@ pub enum ArtifactError {
         /// Its number, from 1.
         number: u64,
     },
+    /// A `.base` bundle that breaks a rule of its format.
+    #[error(transparent)]
+    Bundle(sf_base::BaseError),
     /// A JSON file of a model directory is too large or does not parse.
     #[error("{}: {reason} (model.config)", path.display())]
     Config {
@@ -272,6 +275,7 @@ impl ArtifactError {
             ArtifactError::TensorOffset { .. } => "model.tensor_offset",
             ArtifactError::PartMissing { .. } => "model.incomplete",
             ArtifactError::NotFirstPart { .. } => "model.not_first_part",
+            ArtifactError::Bundle(error) => error.code(),
             ArtifactError::Config { .. } => "model.config",
         }
     }
@@ -294,6 +298,7 @@ impl ArtifactError {
             ArtifactError::TensorType { .. } => {
                 "the model was quantized by a newer or a much older tool; fetch another quantization"
             }
+            ArtifactError::Bundle(error) => error.hint(),
             ArtifactError::Config { .. } => "fetch the model's directory again",
             _ => "the file is damaged or was written by a faulty converter; fetch or convert it again",
         }

@@ -4,6 +4,7 @@
 //! never weights, and treats every byte as hostile: a count, length or offset is compared with the file's size before it
 //! is believed. It decides neither which runtime serves a model nor how its text is tokenized.
 
+mod bundle;
 mod directory;
 mod error;
 mod find;
@@ -15,6 +16,9 @@ mod split;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sf_base::{Bundle, Kind};
 
 pub use directory::TokenizerFiles;
 pub use error::ArtifactError;
@@ -99,6 +103,7 @@ pub struct Artifact {
     /// What its author calls it.
     pub name: Option<String>,
     gguf: Option<Gguf>,
+    bundle: Option<Arc<Bundle>>,
 }
 
 impl Artifact {
@@ -107,8 +112,16 @@ impl Artifact {
         self.gguf.as_ref()
     }
 
+    /// The checked header of a `.base` bundle.
+    pub fn bundle(&self) -> Option<&Bundle> {
+        self.bundle.as_deref()
+    }
+
     /// Whether models of this architecture make vectors and no text, whatever runtime serves them.
     pub fn is_encoder(&self) -> bool {
+        if let Some(bundle) = &self.bundle {
+            return bundle.header.architecture.kind == Kind::Encoder;
+        }
         ENCODERS.contains(&self.architecture.as_str())
     }
 
@@ -117,18 +130,19 @@ impl Artifact {
         match (self.format, &self.gguf) {
             (ArtifactFormat::Gguf { .. }, Some(gguf)) => parameters::of_gguf(gguf, &self.files),
             (ArtifactFormat::SafetensorsDir, _) => parameters::of_safetensors(&self.files),
-            _ => None,
+            _ => self.bundle.as_ref().map(|bundle| bundle.header.parameters),
         }
     }
 
-    /// The tokenizer of a model directory; `None` where there is none, and for models of one file.
+    /// The tokenizer of a model directory or a bundle; `None` where there is none, and for GGUF files, which hold it in keys.
     ///
     /// # Errors
     /// A file that is there and cannot be read, is no UTF-8 or too large.
     pub fn tokenizer_files(&self) -> Result<Option<TokenizerFiles>, ArtifactError> {
-        match self.format {
-            ArtifactFormat::SafetensorsDir => directory::tokenizer(&self.path),
-            ArtifactFormat::Gguf { .. } | ArtifactFormat::Base => Ok(None),
+        match (self.format, &self.bundle) {
+            (ArtifactFormat::SafetensorsDir, _) => directory::tokenizer(&directory::texts(&self.path)),
+            (ArtifactFormat::Base, Some(bundle)) => directory::tokenizer(&bundle::texts(&self.path, bundle)),
+            _ => Ok(None),
         }
     }
 
@@ -138,8 +152,8 @@ impl Artifact {
             (ArtifactFormat::Gguf { .. }, Some(gguf)) => {
                 gguf.get("tokenizer.chat_template").and_then(gguf::Value::as_str).map(str::to_owned)
             }
-            (ArtifactFormat::SafetensorsDir, _) => directory::chat_template(&self.path),
-            _ => None,
+            (ArtifactFormat::SafetensorsDir, _) => directory::chat_template(&directory::texts(&self.path)),
+            _ => directory::chat_template(&bundle::texts(&self.path, self.bundle.as_ref()?)),
         }
     }
 }
@@ -159,17 +173,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Artifact, ArtifactError> {
     std::fs::File::open(path).map_err(unreadable)?.take(4).read_to_end(&mut magic).map_err(unreadable)?;
     match &magic[..] {
         b"GGUF" => open_gguf(path),
-        b"BASE" => Ok(Artifact {
-            path: path.to_owned(),
-            files: vec![path.to_owned()],
-            format: ArtifactFormat::Base,
-            architecture: "unknown".to_owned(),
-            quantization: "unknown".to_owned(),
-            bytes: facts.len(),
-            context_trained: None,
-            name: None,
-            gguf: None,
-        }),
+        b"BASE" => open_bundle(path),
         other => {
             let found = match other.len() {
                 0 => "the file is empty".to_owned(),
@@ -195,6 +199,24 @@ fn open_directory(path: &Path) -> Result<Artifact, ArtifactError> {
         context_trained: facts.context_trained,
         name: facts.name,
         gguf: None,
+        bundle: None,
+    })
+}
+
+fn open_bundle(path: &Path) -> Result<Artifact, ArtifactError> {
+    let bundle = bundle::open(path)?;
+    let header = &bundle.header;
+    Ok(Artifact {
+        path: path.to_owned(),
+        files: vec![path.to_owned()],
+        format: ArtifactFormat::Base,
+        architecture: header.architecture.family.clone(),
+        quantization: header.quantization.clone(),
+        bytes: bundle.file_bytes,
+        context_trained: Some(header.architecture.context),
+        name: header.name.clone(),
+        gguf: None,
+        bundle: Some(Arc::new(bundle)),
     })
 }
 
@@ -228,5 +250,6 @@ fn open_gguf(path: &Path) -> Result<Artifact, ArtifactError> {
         context_trained: context.and_then(|value| value.try_into().ok()),
         name: text("general.name")?,
         gguf: Some(gguf),
+        bundle: None,
     })
 }

@@ -109,7 +109,7 @@ fn other_formats_are_recognised_and_anything_else_is_refused_by_name() {
     std::fs::write(path("nameless.gguf"), Bytes::head(0, 0).0).expect("written");
     assert_eq!(code("nameless.gguf"), "model.missing_key");
     std::fs::write(path("model.base"), b"BASE\x01\0\0\0").expect("written");
-    assert_eq!(open(path("model.base")).expect("a bundle").format, ArtifactFormat::Base);
+    assert_eq!(code("model.base"), "base.truncated");
     assert_eq!(code("."), "model.format_unknown");
 
     std::fs::write(path("a.safetensors"), [0; 10]).expect("written");

@@ -6,8 +6,8 @@ use sf_core::{Fault, FaultKind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The model's format carries no tokenizer that is read.
-    #[error("the tokenizer of a {format} is not read in this build (codec.no_tokenizer)")]
+    /// The model's directory or bundle has no tokenizer.
+    #[error("the {format} has no tokenizer.json (codec.no_tokenizer)")]
     NoTokenizer {
         /// The format.
         format: String,
@@ -148,7 +148,7 @@ impl CodecError {
     pub fn hint(&self) -> &'static str {
         match self {
             CodecError::NoTokenizer { .. } => {
-                "use a GGUF file of this model, or put its tokenizer.json beside its weights"
+                "use a GGUF file of this model, or put its tokenizer.json beside its weights; a bundle is packed from there"
             }
             CodecError::TokenizerModel { .. }
             | CodecError::PreTokenizer { .. }

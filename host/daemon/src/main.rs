@@ -82,6 +82,8 @@ fn run(invocation: Invocation, runtimes: Runtimes, options: &dyn RuntimeOptions)
         }
         Invocation::Bench(settings) => return bench::bench(&settings),
         Invocation::Convert(settings) => return convert::convert(&settings),
+        Invocation::Pack(settings) => return convert::pack(&settings),
+        Invocation::Inspect(settings) => return convert::inspect(&settings),
         Invocation::Completions(shell) => print(&sf_settings::completions(shell, options))?,
         Invocation::Man => print(&sf_settings::manual())?,
         Invocation::Help(None) => print(&sf_settings::overview())?,

@@ -11,6 +11,7 @@ use crate::Env;
 use crate::bench::bench;
 use crate::convert::convert;
 use crate::error::{Problem, UsageError, nearest};
+use crate::pack::{inspect, pack};
 use crate::parse::{Matches, asks_for_help, matches, texts};
 use crate::runtime_options::RuntimeOptions;
 use crate::scheduling::{default_class, scheduling};
@@ -55,6 +56,8 @@ pub(crate) fn invocation(
         Verb::Models => Invocation::Models(models(&matches)),
         Verb::Bench => Invocation::Bench(Box::new(bench(&matches, env, options)?)),
         Verb::Convert => Invocation::Convert(convert(&matches)?),
+        Verb::Pack => Invocation::Pack(pack(&matches)?),
+        Verb::Inspect => Invocation::Inspect(inspect(&matches)?),
         Verb::Completions => Invocation::Completions(shell(&matches)?),
         Verb::Man => none_left(verb, &matches.operands, 0).map(|()| Invocation::Man)?,
         Verb::Version => none_left(verb, &matches.operands, 0).map(|()| Invocation::Version)?,

@@ -8,8 +8,11 @@ use sf_core::limits::{CONTEXT_MIN, MAX_BATCH_MAX, PREFILL_BUDGET};
 const CHAT: &[Verb] = &[Verb::Serve, Verb::Run];
 const BENCH: &[Verb] = &[Verb::Bench];
 const CONVERT: &[Verb] = &[Verb::Convert];
+const PACK: &[Verb] = &[Verb::Pack];
+const INSPECT: &[Verb] = &[Verb::Inspect];
 const MODELS: &[Verb] = &[Verb::Models];
-const REPORTS: &[Verb] = &[Verb::Runtimes, Verb::Verify, Verb::Models, Verb::Convert];
+const REPORTS: &[Verb] =
+    &[Verb::Runtimes, Verb::Verify, Verb::Models, Verb::Convert, Verb::Pack, Verb::Inspect];
 const WITH_CATALOG: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Models];
 const WITH_LOGS: &[Verb] = &[Verb::Serve, Verb::Run, Verb::Runtimes, Verb::Verify, Verb::Models];
 
@@ -393,11 +396,30 @@ pub const FLAGS: &[Flag] = &[
         .shown_as("f32|f16|bf16")
         .default("what they are; f16 for blocks"),
     flag("force", Group::Conversion, Kind::Switch, "Replace the directory if superfluid convert wrote it.").on(CONVERT),
+    flag("output", Group::Conversion, Kind::Path, "The bundle's file.")
+        .on(PACK)
+        .short('o')
+        .shown_as("FILE")
+        .default("NAME-PROFILE.base, here"),
+    flag(
+        "profile",
+        Group::Conversion,
+        choice(&["keep", "q4", "q8", "f16"]),
+        "How weights are stored. keep: as they are, with their own codes where the bundle has a layout for them. q8: what \
+         has more bits is quantized to eight, in groups of 32. q4: plain matrices are quantized to four, the embedding and \
+         the head to eight; what is quantized already stays. f16: halves.",
+    )
+    .on(PACK)
+    .shown_as("keep|q4|q8|f16")
+    .default("keep"),
+    flag("force", Group::Conversion, Kind::Switch, "Replace the file if it is a .base bundle.").on(PACK),
     // ---- output
     flag("json", Group::Output, Kind::Switch, "Print JSON of a stable schema.").on(REPORTS),
     flag("probe", Group::Output, Kind::Switch, "Ask each runtime again whether it can run here, and list its devices.")
         .on(&[Verb::Runtimes]),
     flag("check", Group::Output, Kind::Switch, "Exit with 1 when a file cannot be read or a self-test fails.").on(MODELS),
+    flag("tensors", Group::Output, Kind::Switch, "List every tensor.").on(INSPECT),
+    flag("verify", Group::Output, Kind::Switch, "Read a .base bundle to its end and compare all checksums.").on(INSPECT),
     flag("quick", Group::Output, Kind::Switch, "Leave the long checks out.").on(&[Verb::Verify]),
     // ---- retired
     retired("paged-kv", RetiredValue::None, "KV is always paged by the runtime"),

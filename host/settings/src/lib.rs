@@ -11,6 +11,7 @@ mod convert;
 mod error;
 mod flags;
 mod help;
+mod pack;
 mod parse;
 mod runtime_options;
 mod scheduling;
@@ -27,6 +28,7 @@ pub use convert::ConvertSettings;
 pub use error::{Problem, UsageError};
 pub use flags::FLAGS;
 pub use help::{help, overview};
+pub use pack::{InspectSettings, PackSettings};
 pub use runtime_options::{RuntimeFlag, RuntimeOption, RuntimeOptions, RuntimeValue};
 pub use settings::{
     Dialect, EngineSettings, HttpSettings, Invocation, KvBits, ListenAddress, LogSettings, ModelsSettings,

@@ -8,6 +8,7 @@ use sf_core::{QosClass, SamplingParams};
 
 use crate::bench::BenchSettings;
 use crate::convert::ConvertSettings;
+use crate::pack::{InspectSettings, PackSettings};
 use crate::runtime_options::RuntimeFlag;
 use crate::verbs::Verb;
 
@@ -28,6 +29,10 @@ pub enum Invocation {
     Bench(Box<BenchSettings>),
     /// Model files from one format into another.
     Convert(ConvertSettings),
+    /// Model files into a bundle for our own engine.
+    Pack(PackSettings),
+    /// What a model file says.
+    Inspect(InspectSettings),
     /// A completion script, see [`crate::completions`].
     Completions(Shell),
     /// The manual page, see [`crate::manual`].

@@ -17,6 +17,10 @@ pub enum Verb {
     Bench,
     /// Model files from one format into another.
     Convert,
+    /// Model files into a bundle for our own engine.
+    Pack,
+    /// What a model file says.
+    Inspect,
     /// Shell completions.
     Completions,
     /// The manual page.
@@ -117,6 +121,29 @@ pub const VERBS: &[VerbRow] = &[
             "superfluid convert smol.gguf ~/models/smol",
             "superfluid convert ~/models/llama ~/models/llama-4bit --bits 4 --group 64",
             "superfluid convert ~/models/qwen ~/models/qwen-8bit --bits 8 --plain bf16 --force --json",
+        ],
+    ),
+    row(
+        "pack",
+        Verb::Pack,
+        "<source>",
+        "make a .base bundle, which our own engine maps, of a GGUF file or of safetensors; it is read again and compared \
+         before it takes its place",
+        &[
+            "superfluid pack smol.gguf",
+            "superfluid pack smol.gguf -o ~/models/smol.base --force",
+            "superfluid pack ~/models/qwen --profile q4 --json",
+        ],
+    ),
+    row(
+        "inspect",
+        Verb::Inspect,
+        "<model>",
+        "show what a model is made of: a .base bundle, a GGUF file or a directory of safetensors",
+        &[
+            "superfluid inspect smol.base",
+            "superfluid inspect smol.gguf --tensors",
+            "superfluid inspect smol.base --verify --json",
         ],
     ),
     later("pull", "<org/model[:tag]>", "fetch a model by id"),

@@ -23,6 +23,11 @@ fn the_overview_lists_the_verbs() {
           convert <source> <directory>    make a directory for MLX of a GGUF file or of safetensors,
                                           quantized if asked for; it is read again and compared before it
                                           takes its place
+          pack <source>                   make a .base bundle, which our own engine maps, of a GGUF file or
+                                          of safetensors; it is read again and compared before it takes its
+                                          place
+          inspect <model>                 show what a model is made of: a .base bundle, a GGUF file or a
+                                          directory of safetensors
           bench [model]                   load a server and measure it: throughput, time to the first token,
                                           inter-token latency; with a model, serve it for the run (flags of
                                           serve after --)
@@ -320,6 +325,57 @@ fn help_of_convert() {
         on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
     "#]]
     .assert_eq(&help(Verb::Convert, &[]));
+}
+
+#[test]
+fn help_of_pack_and_inspect() {
+    expect![[r#"
+        superfluid pack - make a .base bundle, which our own engine maps, of a GGUF file or of safetensors;
+        it is read again and compared before it takes its place
+
+        usage: superfluid pack <source> [flags]
+
+        examples
+          superfluid pack smol.gguf
+          superfluid pack smol.gguf -o ~/models/smol.base --force
+          superfluid pack ~/models/qwen --profile q4 --json
+
+        conversion
+          -o, --output FILE               The bundle's file. [default: NAME-PROFILE.base, here]
+          --profile keep|q4|q8|f16        How weights are stored. keep: as they are, with their own codes
+                                          where the bundle has a layout for them. q8: what has more bits is
+                                          quantized to eight, in groups of 32. q4: plain matrices are
+                                          quantized to four, the embedding and the head to eight; what is
+                                          quantized already stays. f16: halves. [default: keep]
+          --force                         Replace the file if it is a .base bundle.
+
+        output
+          --json                          Print JSON of a stable schema.
+
+        Each flag can be set by the environment: SUPERFLUID_MAX_CONTEXT for --max-context, and so on; a flag
+        on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
+    "#]]
+    .assert_eq(&help(Verb::Pack, &[]));
+    expect![[r#"
+        superfluid inspect - show what a model is made of: a .base bundle, a GGUF file or a directory of
+        safetensors
+
+        usage: superfluid inspect <model> [flags]
+
+        examples
+          superfluid inspect smol.base
+          superfluid inspect smol.gguf --tensors
+          superfluid inspect smol.base --verify --json
+
+        output
+          --json                          Print JSON of a stable schema.
+          --tensors                       List every tensor.
+          --verify                        Read a .base bundle to its end and compare all checksums.
+
+        Each flag can be set by the environment: SUPERFLUID_MAX_CONTEXT for --max-context, and so on; a flag
+        on the command line wins. --flag VALUE and --flag=VALUE are the same; -- ends the flags.
+    "#]]
+    .assert_eq(&help(Verb::Inspect, &[]));
 }
 
 #[test]

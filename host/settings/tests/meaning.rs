@@ -3,6 +3,7 @@
 mod common;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{invocation, parse_in, run, serve, serve_in};
@@ -149,9 +150,7 @@ fn verbs_of_two_words_and_help_are_told_apart() {
     assert!(matches!(invocation("runtimes"), Ok(Invocation::Runtimes(s)) if s.model.is_none()));
     let models = invocation("models a b.gguf --model-dir c --model-dir d --check");
     let Ok(Invocation::Models(models)) = models else { panic!("{models:?}") };
-    let names = |paths: &[std::path::PathBuf]| {
-        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
-    };
+    let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
     assert_eq!(
         (names(&models.paths).join(" "), names(&models.model_dirs).join(" ")),
         ("a b.gguf".into(), "c d".into())
@@ -242,4 +241,24 @@ fn a_conversion_is_a_model_a_directory_and_what_becomes_of_it() {
     check("convert smol.gguf out/smol", (None, None, None, false, false));
     check("convert --bits 4 smol.gguf --group=128 out/smol --force", (Some(4), Some(128), None, true, false));
     check("convert smol.gguf --plain bf16 --json -- out/smol", (None, None, Some("bf16"), false, true));
+}
+
+#[test]
+fn packing_takes_a_model_and_inspecting_too() {
+    let check = |line: &str, expect: (Option<&str>, &str, bool, bool)| {
+        let Ok(Invocation::Pack(settings)) = invocation(line) else { panic!("{line}") };
+        let output = settings.output.as_deref().map(|path| path.to_str().expect("it was text"));
+        assert_eq!(settings.source, PathBuf::from("smol.gguf"), "{line}");
+        assert_eq!((output, settings.profile, settings.force, settings.json), expect, "{line}");
+    };
+    check("pack smol.gguf", (None, "keep", false, false));
+    check("pack -o out/smol.base smol.gguf --profile q4 --force", (Some("out/smol.base"), "q4", true, false));
+    check("pack smol.gguf --output=a.base --json", (Some("a.base"), "keep", false, true));
+    let check = |line: &str, expect: (bool, bool, bool)| {
+        let Ok(Invocation::Inspect(settings)) = invocation(line) else { panic!("{line}") };
+        assert_eq!(settings.model, PathBuf::from("smol.base"), "{line}");
+        assert_eq!((settings.tensors, settings.verify, settings.json), expect, "{line}");
+    };
+    check("inspect smol.base", (false, false, false));
+    check("inspect smol.base --tensors --verify --json", (true, true, true));
 }

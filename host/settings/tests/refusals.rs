@@ -91,7 +91,7 @@ fn unknown_flags_offer_the_nearest() {
               hint: superfluid help serve lists them all; a runtime's own options are known once superfluid runtimes shows it
             $ superfluid serve m --json
             --json is not a flag of superfluid serve (usage.unknown_flag)
-              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify and superfluid models and superfluid convert
+              hint: it is a flag of superfluid bench and superfluid runtimes and superfluid runtimes verify and superfluid models and superfluid convert and superfluid pack and superfluid inspect
             $ superfluid runtimes --port 80
             --port is not a flag of superfluid runtimes (usage.unknown_flag)
               hint: it is a flag of superfluid serve
@@ -425,6 +425,46 @@ fn a_conversion_needs_a_model_and_a_directory() {
             $ superfluid convert smol.gguf smol --port 80
             --port is not a flag of superfluid convert (usage.unknown_flag)
               hint: it is a flag of superfluid serve
+        "#]],
+    );
+}
+
+#[test]
+fn a_bundle_needs_a_model() {
+    check(
+        &[
+            "pack",
+            "pack smol.gguf smol.base",
+            "pack smol.gguf -o",
+            "pack smol.gguf --profile q5",
+            "pack smol.gguf --bits 4",
+            "inspect",
+            "inspect a.base b.base",
+            "inspect a.base --tensor",
+        ],
+        &expect![[r#"
+            $ superfluid pack
+            superfluid pack needs a model (usage.missing)
+              hint: for example: superfluid pack smol.gguf -o smol.base; the bundle's file follows -o
+            $ superfluid pack smol.gguf smol.base
+            superfluid pack takes no argument "smol.base" (usage.extra_argument)
+              hint: for example: superfluid pack smol.gguf -o smol.base; the bundle's file follows -o
+            $ superfluid pack smol.gguf -o
+            -o needs a value: a path (usage.no_value)
+            $ superfluid pack smol.gguf --profile q5
+            --profile is "q5"; accepted is one of keep, q4, q8, f16 (usage.bad_value)
+            $ superfluid pack smol.gguf --bits 4
+            --bits is not a flag of superfluid pack (usage.unknown_flag)
+              hint: it is a flag of superfluid convert
+            $ superfluid inspect
+            superfluid inspect needs a model (usage.missing)
+              hint: for example: superfluid inspect smol.gguf
+            $ superfluid inspect a.base b.base
+            superfluid inspect takes no argument "b.base" (usage.extra_argument)
+              hint: for example: superfluid inspect smol.gguf
+            $ superfluid inspect a.base --tensor
+            --tensor is not a flag of superfluid inspect (usage.unknown_flag)
+              hint: did you mean --tensors?
         "#]],
     );
 }

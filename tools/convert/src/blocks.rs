@@ -11,6 +11,9 @@ use crate::kinds::{Plain, brain, half};
 /// Elements of a group of the affine form that blocks become.
 const GROUP: usize = 32;
 
+/// What IQ4_NL's codes are worth, in scales.
+const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
 /// What MLX holds of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
@@ -44,10 +47,11 @@ pub(crate) fn held(kind: TensorType) -> Option<Held> {
         "BF16" => Held::Plain(Plain::Bf16),
         "Q4_0" | "Q4_1" => Held::Halves(Affine::of_32(4)),
         "Q5_0" | "Q5_1" => Held::Halves(Affine::of_32(5)),
-        "Q8_0" => Held::Halves(Affine::of_32(8)),
+        // The sixteen values of IQ4_NL's codes are whole numbers of eight bits.
+        "Q8_0" | "IQ4_NL" => Held::Halves(Affine::of_32(8)),
         "Q4_K" => Held::Floats(Affine::of_32(4)),
         "Q5_K" => Held::Floats(Affine::of_32(5)),
-        "Q6_K" => Held::Not,
+        "Q2_K" | "Q3_K" | "Q6_K" => Held::Not,
         _ => return None,
     })
 }
@@ -79,6 +83,11 @@ pub(crate) fn groups(kind: TensorType, row: &[u8], mut each: impl FnMut(Group)) 
                 let codes = std::array::from_fn(|at| block[2 + at].wrapping_add(128));
                 each(Group { codes, scale, bias: -128.0 * scale });
             }
+            "IQ4_NL" => each(low_nibbles(&block[2..], |codes| {
+                let scale = half_at(block, 0);
+                let codes = codes.map(|code| VALUES[usize::from(code)].cast_unsigned().wrapping_add(128));
+                Group { codes, scale, bias: -128.0 * scale }
+            })),
             "Q4_K" | "Q5_K" => super_block(kind.name == "Q5_K", block, &mut each),
             other => unreachable!("{other} is no affine type"),
         }
@@ -92,6 +101,8 @@ pub(crate) fn elements(kind: TensorType, row: &[u8], out: &mut Vec<f32>) {
         "F32" => out.extend(row.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))),
         "F16" => out.extend(row.as_chunks().0.iter().map(|bytes| half(u16::from_le_bytes(*bytes)))),
         "BF16" => out.extend(row.as_chunks().0.iter().map(|bytes| brain(u16::from_le_bytes(*bytes)))),
+        "Q2_K" => row.chunks_exact(kind.block_bytes as usize).for_each(|block| two_bits(block, out)),
+        "Q3_K" => row.chunks_exact(kind.block_bytes as usize).for_each(|block| three_bits(block, out)),
         "Q6_K" => row.chunks_exact(kind.block_bytes as usize).for_each(|block| six_bits(block, out)),
         _ => groups(kind, row, |group| {
             out.extend(group.codes.iter().map(|code| group.scale * f32::from(*code) + group.bias));
@@ -136,6 +147,40 @@ fn super_block(fifth: bool, block: &[u8], each: &mut impl FnMut(Group)) {
             }
         });
         each(Group { codes, scale: factor * f32::from(scale), bias: -factor_min * f32::from(min) });
+    }
+}
+
+/// Where an element's pair of bits is: its byte, how far to shift, which 32 of 256 it belongs to, and its place in them.
+fn pair_of_bits(at: usize) -> (usize, usize, usize, usize) {
+    let (part, quarter, lane) = (at / 128, at % 128 / 32, at % 32);
+    (part * 32 + lane, 2 * quarter, part * 4 + quarter, lane)
+}
+
+/// 256 elements in sixteen groups of sixteen, whose scales and minimums have four bits each.
+fn two_bits(block: &[u8], out: &mut Vec<f32>) {
+    let (scales, pairs) = (&block[..16], &block[16..80]);
+    let (factor, factor_min) = (half_at(block, 80), half_at(block, 82));
+    for at in 0..256 {
+        let (byte, shift, ..) = pair_of_bits(at);
+        let (scale, min) = (scales[at / 16] & 15, scales[at / 16] >> 4);
+        let code = (pairs[byte] >> shift) & 3;
+        out.push(factor * f32::from(scale) * f32::from(code) - factor_min * f32::from(min));
+    }
+}
+
+/// 256 elements in sixteen groups of sixteen, whose scales have six bits; a third bit of each stands apart.
+fn three_bits(block: &[u8], out: &mut Vec<f32>) {
+    let (thirds, pairs, packed) = (&block[..32], &block[32..96], &block[96..108]);
+    let factor = half_at(block, 108);
+    for at in 0..256 {
+        let (byte, shift, bit, lane) = pair_of_bits(at);
+        let group = at / 16;
+        let low = if group < 8 { packed[group] & 15 } else { packed[group - 8] >> 4 };
+        let high = (packed[8 + group % 4] >> (2 * (group / 4))) & 3;
+        let scale = i16::from(low | high << 4) - 32;
+        let third = (thirds[lane] >> bit) & 1;
+        let code = i16::from((pairs[byte] >> shift) & 3 | third << 2) - 4;
+        out.push(factor * f32::from(scale) * f32::from(code));
     }
 }
 

@@ -9,11 +9,16 @@ use crate::metadata::Metadata;
 use crate::names::Kind;
 use crate::plan::{Forms, Plan};
 
-pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Result<Value, ConvertError> {
+/// All but how the matrices are packed.
+pub(crate) fn config(
+    metadata: &Metadata<'_>,
+    kind: &Kind,
+    plan: &Plan,
+) -> Result<Map<String, Value>, ConvertError> {
     let heads = metadata.own_must("attention.head_count")?;
     let head_dim = kind.head_dim;
     let vocab = metadata.strings("tokenizer.ggml.tokens")?.len();
-    let mut config = json!({
+    let Value::Object(mut config) = json!({
         "architectures": [kind.class],
         "model_type": kind.model_type,
         "hidden_size": metadata.own_must("embedding_length")?,
@@ -27,8 +32,10 @@ pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Resul
         "vocab_size": vocab,
         "tie_word_embeddings": !plan.has("lm_head.weight"),
         "torch_dtype": main_type(plan).torch_name(),
-    });
-    let object = config.as_object_mut().expect("it was just made as one");
+    }) else {
+        unreachable!("it is written as an object")
+    };
+    let object = &mut config;
     for (key, id) in [("bos", "bos_token_id"), ("eos", "eos_token_id"), ("padding", "pad_token_id")] {
         if let Some(token) = metadata.number(&format!("tokenizer.ggml.{key}_token_id")) {
             object.insert(id.to_owned(), json!(token));
@@ -47,7 +54,6 @@ pub(crate) fn config(metadata: &Metadata<'_>, kind: &Kind, plan: &Plan) -> Resul
             object.insert("mlp_bias".to_owned(), json!(false));
         }
     }
-    quantize(object, plan);
     Ok(config)
 }
 
@@ -85,6 +91,13 @@ fn rope(metadata: &Metadata<'_>, object: &mut Map<String, Value>) -> Result<(), 
         (None | Some("none"), _) | (Some("linear"), None) => {}
         (Some("linear"), Some(factor)) => {
             object.insert("rope_scaling".to_owned(), json!({"rope_type": "linear", "factor": factor}));
+        }
+        (Some("yarn"), Some(factor)) => {
+            let mut block = json!({"rope_type": "yarn", "factor": factor});
+            if let Some(trained) = metadata.own("rope.scaling.original_context_length") {
+                block["original_max_position_embeddings"] = json!(trained);
+            }
+            object.insert("rope_scaling".to_owned(), block);
         }
         (Some(other), _) => {
             return Err(ConvertError::key(

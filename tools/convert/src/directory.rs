@@ -75,7 +75,7 @@ pub(crate) fn job(artifact: &Artifact, options: &Options) -> Result<Job, Convert
     })
 }
 
-fn facts(path: &Path) -> Result<Map<String, Value>, ConvertError> {
+pub(crate) fn facts(path: &Path) -> Result<Map<String, Value>, ConvertError> {
     let text = fs::read_to_string(path).map_err(ConvertError::io(path))?;
     let name = path.display().to_string();
     serde_json::from_str(&text)
@@ -83,7 +83,7 @@ fn facts(path: &Path) -> Result<Map<String, Value>, ConvertError> {
 }
 
 /// The key that says that matrices are packed; only MLX's affine form is taken over.
-fn packed(facts: &Map<String, Value>) -> Result<Option<&'static str>, ConvertError> {
+pub(crate) fn packed(facts: &Map<String, Value>) -> Result<Option<&'static str>, ConvertError> {
     let found = QUANTIZED.into_iter().find(|key| facts.get(*key).is_some_and(|value| !value.is_null()));
     let Some(key) = found else { return Ok(None) };
     let block = &facts[key];
@@ -102,7 +102,12 @@ fn packed(facts: &Map<String, Value>) -> Result<Option<&'static str>, ConvertErr
     Ok(Some(key))
 }
 
-fn entry(tensor: &Tensor, file: usize, packed: bool, options: &Options) -> Result<Entry, ConvertError> {
+pub(crate) fn entry(
+    tensor: &Tensor,
+    file: usize,
+    packed: bool,
+    options: &Options,
+) -> Result<Entry, ConvertError> {
     let (cols, rows) = match tensor.shape[..] {
         [] => (1, 1),
         [ref rows @ .., cols] => (cols, rows.iter().product()),

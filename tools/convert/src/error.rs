@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sf_artifact::ArtifactError;
+use sf_base::BaseError;
 
 /// What is in the way.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +25,25 @@ pub enum ConvertError {
         path.display()
     )]
     Overlap { path: PathBuf },
+    #[error(
+        "{} is there already (pack.exists)\n  hint: name another file; --force replaces a bundle",
+        path.display()
+    )]
+    BundleExists { path: PathBuf },
+    #[error(
+        "{} is no .base bundle, and is not replaced (pack.not_a_bundle)\n  hint: name another file, or remove it",
+        path.display()
+    )]
+    NotABundle { path: PathBuf },
+    #[error("the model has no bundle: {error}")]
+    NoBundle { error: BaseError },
+    #[error("{} is not what was written: {error}\n  hint: {}", path.display(), error.hint())]
+    Damaged { path: PathBuf, error: BaseError },
+    #[error("{} is no .base bundle: it has no checksums to compare (inspect.no_checksums)", path.display())]
+    NoChecksums { path: PathBuf },
     #[error("cannot open {}: {error}\n  hint: {}", path.display(), error.hint())]
     Source { path: PathBuf, error: ArtifactError },
-    #[error("{} is {found}, which is not converted (convert.format)\n  hint: {hint}", path.display())]
+    #[error("{} is {found} (convert.format)\n  hint: {hint}", path.display())]
     Format { path: PathBuf, found: String, hint: &'static str },
     #[error(
         "cannot read {}: {why} (convert.safetensors)\n  hint: the file is damaged or its download incomplete; fetch it again",
@@ -65,10 +82,16 @@ pub enum ConvertError {
 impl ConvertError {
     /// Whether something else has to be asked for, rather than tried again: the model or the request is in the way.
     pub fn is_refusal(&self) -> bool {
-        use ConvertError::{Check, Io, Safetensors, Source, Space, Stopped};
+        use ConvertError::{Check, Damaged, Io, Safetensors, Source, Space, Stopped};
         !matches!(
             self,
-            Check { .. } | Io { .. } | Safetensors { .. } | Source { .. } | Space { .. } | Stopped
+            Check { .. }
+                | Damaged { .. }
+                | Io { .. }
+                | Safetensors { .. }
+                | Source { .. }
+                | Space { .. }
+                | Stopped
         )
     }
 

@@ -21,7 +21,9 @@ pub(crate) fn job(path: &Path, gguf: &Gguf, options: &Options) -> Result<Job, Co
         tensors.map(|tensor| entry(tensor, gguf.data_offset(), &kind, options)).collect();
     let plan = Plan::new(entries?, options)?;
     complete(&metadata, &plan)?;
-    let mut texts = vec![("config.json".to_owned(), pretty(&config::config(&metadata, &kind, &plan)?))];
+    let mut facts = config::config(&metadata, &kind, &plan)?;
+    config::quantize(&mut facts, &plan);
+    let mut texts = vec![("config.json".to_owned(), pretty(&facts.into()))];
     texts.extend(tokenizer::files(&metadata)?.into_iter().map(|(name, text)| (name.to_owned(), text)));
     Ok(Job {
         architecture: kind.model_type.to_owned(),
@@ -32,7 +34,13 @@ pub(crate) fn job(path: &Path, gguf: &Gguf, options: &Options) -> Result<Job, Co
     })
 }
 
-fn entry(tensor: &TensorInfo, data: u64, kind: &Kind, options: &Options) -> Result<Entry, ConvertError> {
+/// What a tensor becomes; it is in the first file.
+pub(crate) fn entry(
+    tensor: &TensorInfo,
+    data: u64,
+    kind: &Kind,
+    options: &Options,
+) -> Result<Entry, ConvertError> {
     let refused = |why: String| ConvertError::tensor(&tensor.name, why);
     let named = kind.name(&tensor.name)?;
     let held = held(tensor.kind)

@@ -1,10 +1,12 @@
-//! Turns a GGUF file or a directory of safetensors into a directory that MLX reads.
+//! Turns a GGUF file or a directory of safetensors into a directory that MLX reads ([`convert()`]), or into a `.base` bundle,
+//! which our own engine maps ([`pack()`]); [`inspect()`] says what any of them is made of.
 //!
-//! Weights stay what they are: plain ones are copied, and blocks that MLX's affine form holds exactly are repacked. The rest
-//! becomes plain floats, or is quantized as MLX does when that is asked for. Nothing is written before everything is known
+//! Weights stay what they are where the result has a form for them: plain ones are copied, blocks are repacked. The rest
+//! becomes plain floats, or is quantized when that is asked for. Nothing is written before everything is known
 //! to be convertible, and nothing takes its place before it was read again.
 
 mod affine;
+mod base;
 mod blocks;
 mod check;
 mod codes;
@@ -12,6 +14,7 @@ mod config;
 mod directory;
 mod error;
 mod gguf;
+mod inspect;
 mod kinds;
 mod metadata;
 mod names;
@@ -31,7 +34,9 @@ use sf_artifact::{Artifact, ArtifactFormat};
 use sf_codec::{Codec, CodecOptions};
 
 pub use affine::{Affine, Packed};
+pub use base::{PackOptions, PackReport, PackShare, Profile, default_name, pack};
 pub use error::ConvertError;
+pub use inspect::{Inspection, Packed as PackedFrom, TensorLine, inspect};
 pub use kinds::Plain;
 pub use report::{Report, Share};
 pub use watch::Progress;
@@ -43,6 +48,9 @@ use write::Source;
 
 /// Bytes of a safetensors file at which a next one begins.
 const FILE_BYTES_MAX: u64 = 5_000_000_000;
+
+/// What is said of a bundle that is to become something else.
+const PACKED: &str = "already packed: a .base bundle";
 
 /// What to write besides what is copied or repacked exactly.
 #[derive(Clone, Copy, Debug)]
@@ -124,14 +132,12 @@ fn job(artifact: &Artifact, options: &Options) -> Result<Job, ConvertError> {
     };
     match (artifact.format, artifact.gguf()) {
         (ArtifactFormat::Gguf { .. }, Some(_)) if artifact.files.len() > 1 => refused(
-            "the first of several GGUF files",
+            "the first of several GGUF files, which are not converted",
             "merge them into one; llama.cpp's gguf-split --merge does",
         ),
         (ArtifactFormat::Gguf { .. }, Some(gguf)) => gguf::job(&artifact.path, gguf, options),
         (ArtifactFormat::SafetensorsDir, _) => directory::job(artifact, options),
-        _ => {
-            refused("a .base bundle", "pass a .gguf file, or a directory with config.json and *.safetensors")
-        }
+        _ => refused(PACKED, "pass the .gguf file, or the directory, that it was packed from"),
     }
 }
 

@@ -48,40 +48,17 @@ impl Place {
 
     /// Refuses what the disk has no room for.
     pub(crate) fn check_room(&self, needs: u64) -> Result<(), ConvertError> {
-        let there = self.to.ancestors().skip(1).find(|path| path.is_dir()).unwrap_or(Path::new("/"));
-        let facts = rustix::fs::statvfs(there).map_err(|error| ConvertError::io(there)(error.into()))?;
-        let free = facts.f_bavail.saturating_mul(facts.f_frsize);
-        let needs = needs.saturating_add(SMALL_FILES_BYTES);
-        if needs > free {
-            return Err(ConvertError::Space { path: there.to_owned(), needs, free });
-        }
-        Ok(())
+        check_room(&self.to, needs)
     }
 
     /// Makes the directory in which the result grows.
     pub(crate) fn begin(&self) -> Result<&Path, ConvertError> {
         if let Some(parent) = self.fresh.parent() {
             fs::create_dir_all(parent).map_err(ConvertError::io(parent))?;
-            self.sweep(parent)?;
+            sweep(&self.fresh, parent, |path| fs::remove_dir_all(path))?;
         }
         fs::create_dir(&self.fresh).map_err(ConvertError::io(&self.fresh))?;
         Ok(&self.fresh)
-    }
-
-    /// Removes what conversions to the same place left that were killed.
-    fn sweep(&self, parent: &Path) -> Result<(), ConvertError> {
-        let name = self.fresh.file_name().unwrap_or_default().to_string_lossy();
-        let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        for entry in fs::read_dir(parent).map_err(ConvertError::io(parent))?.flatten() {
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix(stem)?.parse().ok());
-            let Some(process) = number.and_then(Pid::from_raw) else { continue };
-            if test_kill_process(process) == Err(Errno::SRCH) {
-                let path = entry.path();
-                fs::remove_dir_all(&path).map_err(ConvertError::io(&path))?;
-            }
-        }
-        Ok(())
     }
 
     /// Puts the result in its place.
@@ -105,6 +82,38 @@ impl Place {
         }
         Ok(to.clone())
     }
+}
+
+/// Refuses what the disk has no room for.
+pub(crate) fn check_room(to: &Path, needs: u64) -> Result<(), ConvertError> {
+    let there = to.ancestors().skip(1).find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    let facts = rustix::fs::statvfs(there).map_err(|error| ConvertError::io(there)(error.into()))?;
+    let free = facts.f_bavail.saturating_mul(facts.f_frsize);
+    let needs = needs.saturating_add(SMALL_FILES_BYTES);
+    if needs > free {
+        return Err(ConvertError::Space { path: there.to_owned(), needs, free });
+    }
+    Ok(())
+}
+
+/// Removes what runs to the same place left that were killed; names end in the number of the process.
+pub(crate) fn sweep(
+    fresh: &Path,
+    parent: &Path,
+    remove: impl Fn(&Path) -> std::io::Result<()>,
+) -> Result<(), ConvertError> {
+    let name = fresh.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    for entry in fs::read_dir(parent).map_err(ConvertError::io(parent))?.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(stem)?.parse().ok());
+        let Some(process) = number.and_then(Pid::from_raw) else { continue };
+        if test_kill_process(process) == Err(Errno::SRCH) {
+            let path = entry.path();
+            remove(&path).map_err(ConvertError::io(&path))?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Place {

@@ -59,6 +59,22 @@ impl Rows<'_> {
     }
 }
 
+impl Rows<'_> {
+    /// A row's bytes, and its elements as they are to be in the result.
+    pub(crate) fn both(&mut self, row: u64) -> Result<(&[u8], &[f32]), ConvertError> {
+        self.elements(row)?;
+        Ok((&self.bytes, &self.elements))
+    }
+}
+
+/// A part of a file, whole.
+pub(crate) fn read_at(path: &Path, offset: u64, bytes: u64) -> Result<Vec<u8>, ConvertError> {
+    let mut out = vec![0; bytes as usize];
+    let file = File::open(path).map_err(ConvertError::io(path))?;
+    file.read_exact_at(&mut out, offset).map_err(ConvertError::io(path))?;
+    Ok(out)
+}
+
 /// Writes all files into a directory and gives their lengths together.
 pub(crate) fn write(
     source: &Source,

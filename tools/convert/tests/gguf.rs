@@ -4,25 +4,9 @@
 mod common;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 
-use common::{HEAD, Tiny, open, read, run};
-use sf_codec::{Codec, CodecOptions};
+use common::{HEAD, Tiny, codec, model, open, read, run};
 use sf_convert::{Affine, Options, Plain, convert};
-
-fn model(name: &str) -> PathBuf {
-    let folder = std::env::var_os("SUPERFLUID_MODELS").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/superfluid/models"),
-        PathBuf::from,
-    );
-    let path = folder.join(name);
-    assert!(path.is_file(), "{} is missing: run cargo xtask fetch", path.display());
-    path
-}
-
-fn codec(path: &Path) -> Codec {
-    Codec::open(&sf_artifact::open(path).unwrap(), CodecOptions::default()).unwrap()
-}
 
 const TEXTS: [&str; 8] = [
     "The capital of France is Paris.",

@@ -4,12 +4,13 @@
 mod common;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use common::{Folder, Tiny, join, parts, run};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use sf_convert::{Affine, Options};
+use sf_convert::{Affine, Options, PackOptions};
 
 #[expect(clippy::needless_pass_by_value, reason = "an Expect is made for one comparison")]
 fn refused(folder: &Folder, source: &str, options: &Options, refusal: bool, expect: Expect) {
@@ -73,10 +74,22 @@ fn a_source_that_is_no_model_is_refused() {
         &folder,
         "some.base",
         &none,
+        false,
+        expect![[r#"
+            cannot open DIR/some.base: prologue: ends at byte 64, the file has 4 (base.truncated)
+              hint: the copy or download may be incomplete; fetch or pack it again"#]],
+    );
+    let whole = folder.path("whole.base");
+    let pack = PackOptions::default();
+    sf_convert::pack(&folder.path("tiny"), &whole, &pack, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    refused(
+        &folder,
+        "whole.base",
+        &none,
         true,
         expect![[r#"
-        DIR/some.base is a .base bundle, which is not converted (convert.format)
-          hint: pass a .gguf file, or a directory with config.json and *.safetensors"#]],
+        DIR/whole.base is already packed: a .base bundle (convert.format)
+          hint: pass the .gguf file, or the directory, that it was packed from"#]],
     );
     fs::write(folder.path("cut.gguf"), &fs::read(folder.path("tiny.gguf")).unwrap()[..9000]).unwrap();
     refused(

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use sf_codec::{Codec, CodecOptions};
 use sf_convert::{ConvertError, Options, Report, convert};
 
 pub(crate) const HIDDEN: u64 = 64;
@@ -26,11 +27,30 @@ pub(crate) struct Tiny {
     pub(crate) kind: u32,
     /// A tensor that is not there.
     pub(crate) without: &'static str,
+    /// Of the feed-forward.
+    pub(crate) ffn: u64,
+    /// A tensor's type, by its number, and its bytes.
+    pub(crate) blocks: Option<(&'static str, u32, Vec<u8>)>,
+    /// `rope_freqs`.
+    pub(crate) divisors: &'static [f32],
+    /// More keys that are numbers.
+    pub(crate) more: &'static [(&'static str, f32)],
+    /// `llama.rope.scaling.type`.
+    pub(crate) scaling: Option<&'static str>,
 }
 
 impl Default for Tiny {
     fn default() -> Tiny {
-        Tiny { turned: None, kind: F32, without: "" }
+        Tiny {
+            turned: None,
+            kind: F32,
+            without: "",
+            ffn: FFN,
+            blocks: None,
+            divisors: &[],
+            more: &[],
+            scaling: None,
+        }
     }
 }
 
@@ -42,7 +62,7 @@ pub(crate) fn element(name: &str, at: u64) -> f32 {
 }
 
 /// Names in GGUF and sizes, columns first.
-fn tensors() -> Vec<(String, Vec<u64>)> {
+fn tensors(ffn: u64) -> Vec<(String, Vec<u64>)> {
     let mut tensors = vec![
         ("token_embd.weight".to_owned(), vec![HIDDEN, VOCAB]),
         ("output_norm.weight".to_owned(), vec![HIDDEN]),
@@ -55,9 +75,9 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
             ("attn_v", &[HIDDEN, HEAD]),
             ("attn_output", &[2 * HEAD, HIDDEN]),
             ("ffn_norm", &[HIDDEN]),
-            ("ffn_gate", &[HIDDEN, FFN]),
-            ("ffn_up", &[HIDDEN, FFN]),
-            ("ffn_down", &[FFN, HIDDEN]),
+            ("ffn_gate", &[HIDDEN, ffn]),
+            ("ffn_up", &[HIDDEN, ffn]),
+            ("ffn_down", &[ffn, HIDDEN]),
         ];
         let name = |part| format!("blk.{layer}.{part}.weight");
         tensors.extend(parts.map(|(part, dims)| (name(part), dims.to_vec())));
@@ -115,7 +135,7 @@ impl Tiny {
             ("block_count", LAYERS),
             ("context_length", 128),
             ("embedding_length", HIDDEN as u32),
-            ("feed_forward_length", FFN as u32),
+            ("feed_forward_length", self.ffn as u32),
             ("attention.head_count", 2),
             ("attention.head_count_kv", 1),
         ] {
@@ -123,6 +143,14 @@ impl Tiny {
         }
         if let Some(turned) = self.turned {
             keys.number("llama.rope.dimension_count", turned);
+        }
+        if let Some(kind) = self.scaling {
+            keys.text("llama.rope.scaling.type", kind);
+            keys.number("llama.rope.scaling.original_context_length", 64);
+        }
+        for (key, value) in self.more {
+            keys.key(key, 6);
+            keys.bytes.extend(value.to_le_bytes());
         }
         keys.text("tokenizer.ggml.model", "gpt2");
         keys.text("tokenizer.ggml.pre", "gpt-2");
@@ -141,18 +169,52 @@ impl Tiny {
 
     /// Writes the file.
     pub(crate) fn write(&self, path: &Path) {
-        let tensors: Vec<_> = tensors().into_iter().filter(|(name, _)| name != self.without).collect();
-        let mut keys = self.keys();
+        fs::write(path, self.file(self.keys(), &self.all())).unwrap();
+    }
+
+    /// Writes it as several, `NAME-00001-of-0000N.gguf` the first.
+    pub(crate) fn write_split(&self, directory: &Path, name: &str, count: usize) {
+        let tensors = self.all();
+        for (number, tensors) in tensors.chunks(tensors.len().div_ceil(count)).enumerate() {
+            let mut keys = if number == 0 { self.keys() } else { Keys::default() };
+            keys.number("split.count", count as u32);
+            keys.number("split.no", number as u32);
+            let path = directory.join(format!("{name}-{:05}-of-{count:05}.gguf", number + 1));
+            fs::write(path, self.file(keys, tensors)).unwrap();
+        }
+    }
+
+    fn all(&self) -> Vec<(String, Vec<u64>)> {
+        let mut tensors = tensors(self.ffn);
+        tensors.retain(|(name, _)| name != self.without);
+        if !self.divisors.is_empty() {
+            tensors.push(("rope_freqs.weight".to_owned(), vec![self.divisors.len() as u64]));
+        }
+        tensors
+    }
+
+    fn file(&self, mut keys: Keys, tensors: &[(String, Vec<u64>)]) -> Vec<u8> {
         let mut data: Vec<u8> = Vec::new();
-        for (name, dims) in &tensors {
+        for (name, dims) in tensors {
             keys.string(name);
             keys.bytes.extend((dims.len() as u32).to_le_bytes());
             dims.iter().for_each(|size| keys.bytes.extend(size.to_le_bytes()));
-            let kind = if name == "blk.0.ffn_up.weight" { self.kind } else { F32 };
+            let own = self.blocks.as_ref().filter(|(tensor, ..)| tensor == name);
+            let kind = match own {
+                Some((_, kind, _)) => *kind,
+                None if name == "blk.0.ffn_up.weight" => self.kind,
+                None => F32,
+            };
             keys.bytes.extend(kind.to_le_bytes());
             keys.bytes.extend((data.len() as u64).to_le_bytes());
             let count: u64 = dims.iter().product();
-            (0..count).for_each(|at| data.extend(element(name, at).to_le_bytes()));
+            match own {
+                Some((.., bytes)) => data.extend(bytes),
+                None if name == "rope_freqs.weight" => {
+                    data.extend(self.divisors.iter().flat_map(|value| value.to_le_bytes()));
+                }
+                None => (0..count).for_each(|at| data.extend(element(name, at).to_le_bytes())),
+            }
             data.resize(data.len().next_multiple_of(32), 0);
         }
         let mut file = b"GGUF\x03\0\0\0".to_vec();
@@ -161,8 +223,24 @@ impl Tiny {
         file.extend(keys.bytes);
         file.resize(file.len().next_multiple_of(32), 0);
         file.extend(data);
-        fs::write(path, file).unwrap();
+        file
     }
+}
+
+/// A model that `cargo xtask fetch` gets.
+pub(crate) fn model(name: &str) -> PathBuf {
+    let folder = std::env::var_os("SUPERFLUID_MODELS").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/superfluid/models"),
+        PathBuf::from,
+    );
+    let path = folder.join(name);
+    assert!(path.is_file(), "{} is missing: run cargo xtask fetch", path.display());
+    path
+}
+
+/// The text of a model.
+pub(crate) fn codec(path: &Path) -> Codec {
+    Codec::open(&sf_artifact::open(path).unwrap(), CodecOptions::default()).unwrap()
 }
 
 pub(crate) fn run(source: &Path, to: &Path, options: &Options) -> Result<Report, ConvertError> {
