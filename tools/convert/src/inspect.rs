@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sf_artifact::{Artifact, ArtifactFormat, Gguf, Safetensors};
-use sf_base::{Arch, BaseError, Bundle, Kind, Sum};
+use sf_base::{Arch, Bundle, Kind};
 use sf_codec::{Codec, CodecOptions};
 
 use crate::base::arch_of;
@@ -17,8 +16,6 @@ use crate::watch::{Progress, Watch};
 
 /// Name of the JSON form; a change of meaning changes the number.
 const SCHEMA: &str = "superfluid.inspect/1";
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 /// A model, described.
 #[derive(Debug)]
@@ -150,37 +147,22 @@ fn tensors(artifact: &Artifact) -> Result<Vec<TensorLine>, ConvertError> {
     Ok(lines)
 }
 
-/// Compares every slot and tensor of a bundle with its checksum; gives their bytes.
+/// Reads all of a bundle and compares it with its checksums; gives its bytes.
 fn compare(path: &Path, bundle: &Bundle, progress: Progress<'_>) -> Result<u64, ConvertError> {
     let file = File::open(path).map_err(ConvertError::io(path))?;
-    let header = &bundle.header;
-    let slots = header
-        .slots
-        .iter()
-        .map(|slot| (format!("slot {}", slot.id), slot.offset, slot.bytes, &slot.checksum));
-    let tensors = header
-        .tensors
-        .iter()
-        .map(|tensor| (format!("tensor {}", tensor.name), tensor.offset, tensor.bytes, &tensor.checksum));
-    let parts: Vec<_> = slots.chain(tensors).collect();
-    let total = parts.iter().map(|part| part.2).sum();
-    let mut watch = Watch::new(progress, total);
-    let mut buffer = vec![0; READ_BYTES];
-    for (field, offset, bytes, expected) in parts {
-        let (mut sum, mut at) = (Sum::new(), 0);
-        while at < bytes {
-            let piece = &mut buffer[..(bytes - at).min(READ_BYTES as u64) as usize];
-            file.read_exact_at(piece, offset + at).map_err(ConvertError::io(path))?;
-            sum.add(piece);
-            at += piece.len() as u64;
-            watch.step(piece.len() as u64)?;
-        }
-        if sum.words() != *expected {
-            let error = BaseError::Sum { field, found: sum.words(), expected: expected.clone() };
-            return Err(ConvertError::Damaged { path: path.to_owned(), error });
-        }
+    let mut watch = Watch::new(progress, bundle.file_bytes);
+    let (mut done, mut stopped) = (0, None);
+    let read = bundle.verify(&file, &mut |at| {
+        let step = watch.step(at - done);
+        done = at;
+        stopped = step.err();
+        stopped.is_none()
+    });
+    match (read, stopped) {
+        (Err(error), _) => Err(ConvertError::Damaged { path: path.to_owned(), error }),
+        (Ok(_), Some(stopped)) => Err(stopped),
+        (Ok(_), None) => Ok(bundle.file_bytes),
     }
-    Ok(total)
 }
 
 impl TensorLine {

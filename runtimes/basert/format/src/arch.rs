@@ -218,12 +218,26 @@ impl Arch {
     }
 
     fn check_numbers(&self) -> Result<(), BaseError> {
-        let ropes = self.ropes.iter().flat_map(|rope| rope.inv_freq.iter().chain([&rope.scale]));
-        let caps = [self.attention_softcap, self.logit_softcap].into_iter().flatten();
-        let scales = [self.norm_eps, self.attention_scale, self.embedding_scale];
-        for number in ropes.copied().chain(caps).chain(scales) {
-            if !number.is_finite() || number.abs() > 1e30 || number < 0.0 {
-                return Err(BaseError::value("architecture", number, "numbers are from 0 to 1e30"));
+        let scales = [
+            ("norm_eps", self.norm_eps),
+            ("attention_scale", self.attention_scale),
+            ("embedding_scale", self.embedding_scale),
+        ];
+        for (name, number) in scales {
+            check_number(|| name.to_owned(), number)?;
+        }
+        for (number, rope) in self.ropes.iter().enumerate() {
+            for (pair, turn) in rope.inv_freq.iter().enumerate() {
+                check_number(|| format!("ropes[{number}].inv_freq[{pair}]"), *turn)?;
+            }
+            check_number(|| format!("ropes[{number}].scale"), rope.scale)?;
+        }
+        let caps = [("attention_softcap", self.attention_softcap), ("logit_softcap", self.logit_softcap)];
+        for (name, cap) in caps {
+            let Some(cap) = cap else { continue };
+            check_number(|| name.to_owned(), cap)?;
+            if cap == 0.0 {
+                return Err(BaseError::value(field(name), cap, "a cap is more than 0; null is none"));
             }
         }
         Ok(())
@@ -247,6 +261,13 @@ impl Arch {
             return Err(BaseError::value(field("pooling"), value, "encoders have one, and only they"));
         }
         Ok(())
+    }
+}
+
+fn check_number(name: impl FnOnce() -> String, number: f64) -> Result<(), BaseError> {
+    match (0.0..=1e30).contains(&number) {
+        true => Ok(()),
+        false => Err(BaseError::value(field(&name()), format!("{number:?}"), "allowed are 0 to 1e30")),
     }
 }
 

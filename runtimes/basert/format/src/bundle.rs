@@ -1,15 +1,17 @@
 //! Reads a bundle's prologue and header; nothing is believed before it was compared with the file's size.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{Read, Seek as _, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::canonical::canonical;
 use crate::error::BaseError;
-use crate::header::{DATA_ALIGN, Header, ITEM_ALIGN, SLOTS, Slot, Sum};
+use crate::header::{DATA_ALIGN, Header, ITEM_ALIGN, SLOTS, Slot, Sum, Tensor};
+use crate::layout::GROUP;
+use crate::shape;
 
 /// Bytes before the header.
 pub const PROLOGUE_BYTES: u64 = 64;
@@ -52,14 +54,17 @@ pub fn prologue(header: &[u8], data_offset: u64, file_bytes: u64) -> [u8; PROLOG
 }
 
 /// The numbers of a prologue.
-struct Prologue {
-    header_bytes: u64,
+pub(crate) struct Prologue {
+    pub(crate) header_bytes: u64,
     data_offset: u64,
     sum: u64,
 }
 
 impl Prologue {
-    fn parse(bytes: &[u8; PROLOGUE_BYTES as usize], file_bytes: u64) -> Result<Prologue, BaseError> {
+    pub(crate) fn parse(
+        bytes: &[u8; PROLOGUE_BYTES as usize],
+        file_bytes: u64,
+    ) -> Result<Prologue, BaseError> {
         let magic = [bytes[0], bytes[1], bytes[2], bytes[3]];
         if magic != MAGIC {
             return Err(BaseError::Magic { found: magic });
@@ -150,6 +155,14 @@ impl Bundle {
     /// # Errors
     /// What could not be read, or is not what was written.
     pub fn slot(&self, mut file: &File, id: &str) -> Result<Option<Vec<u8>>, BaseError> {
+        self.slot_in(&mut file, id)
+    }
+
+    pub(crate) fn slot_in(
+        &self,
+        file: &mut (impl Read + Seek),
+        id: &str,
+    ) -> Result<Option<Vec<u8>>, BaseError> {
         let Some(slot) = self.header.slots.iter().find(|slot| slot.id == id) else { return Ok(None) };
         file.seek(SeekFrom::Start(slot.offset))?;
         let mut bytes = Vec::new();
@@ -175,10 +188,11 @@ impl Bundle {
         }
         let mut places = Vec::new();
         let mut names = HashSet::new();
+        let mut matrices = HashMap::new();
         for (number, slot) in slots.iter().enumerate() {
             let field = format!("slots[{number}]");
             check_slot(&field, slot)?;
-            if !names.insert((slot.id.as_str(), u32::MAX)) {
+            if !names.insert(slot.id.as_str()) {
                 return Err(BaseError::value(format!("{field}.id"), &slot.id, "it comes twice"));
             }
             self.check_place(&field, slot.offset, slot.bytes, (header_end, self.data_offset))?;
@@ -192,9 +206,7 @@ impl Bundle {
                 let value = format!("{} + {} rows of {}", tensor.row, tensor.rows, tensor.cols);
                 return Err(BaseError::value(field, value, "it is empty, or too long"));
             }
-            if !names.insert((tensor.name.as_str(), tensor.row)) {
-                return Err(BaseError::value(format!("{field}.name"), &tensor.name, "it comes twice"));
-            }
+            check_part(&field, tensor, matrices.insert(&tensor.name, tensor))?;
             let bytes = tensor.layout.bytes(tensor.rows, tensor.cols);
             if bytes != tensor.bytes {
                 let rule =
@@ -203,6 +215,12 @@ impl Bundle {
             }
             self.check_place(&field, tensor.offset, tensor.bytes, (self.data_offset, self.file_bytes))?;
             places.push((tensor.offset, tensor.bytes, field));
+        }
+        if let Some(first) = tensors.iter().map(|tensor| tensor.offset).min()
+            && first != self.data_offset
+        {
+            let rule = format!("the first tensor begins at {first}");
+            return Err(BaseError::range("prologue.data_offset", self.data_offset, rule));
         }
         places.sort();
         for pair in places.windows(2) {
@@ -241,7 +259,7 @@ fn header(text: &[u8]) -> Result<Header, BaseError> {
     if let Some(field) = must(&value) {
         return Err(BaseError::Must { field });
     }
-    serde_json::from_value(value).map_err(json)
+    shape::header(value)
 }
 
 /// A field that has to be understood: its name says so, and this version knows none.
@@ -266,6 +284,29 @@ fn check_slot(field: &str, slot: &Slot) -> Result<(), BaseError> {
         return Err(BaseError::range(format!("{field}.bytes"), slot.bytes, rule));
     }
     check_sum(field, &slot.checksum)
+}
+
+/// Parts of a matrix follow each other, in whole groups but for the last one.
+fn check_part(field: &str, tensor: &Tensor, before: Option<&Tensor>) -> Result<(), BaseError> {
+    let Some(before) = before else {
+        return match tensor.row {
+            0 => Ok(()),
+            row => Err(BaseError::range(format!("{field}.row"), row.into(), "a first part begins at row 0")),
+        };
+    };
+    let (name, end) = (&tensor.name, before.row + before.rows);
+    if tensor.row != end || !(end as usize).is_multiple_of(GROUP) {
+        let rule = match (end as usize).is_multiple_of(GROUP) {
+            true => format!("the part of {name} before it ends at row {end}"),
+            false => format!("the part of {name} before it ends at row {end}, no multiple of {GROUP}"),
+        };
+        return Err(BaseError::range(format!("{field}.row"), tensor.row.into(), rule));
+    }
+    if tensor.cols != before.cols {
+        let rule = format!("the part of {name} before it has {}", before.cols);
+        return Err(BaseError::range(format!("{field}.cols"), tensor.cols.into(), rule));
+    }
+    Ok(())
 }
 
 fn check_name(field: &str, name: &str) -> Result<(), BaseError> {

@@ -8,14 +8,19 @@ mod arch;
 mod bundle;
 mod canonical;
 mod error;
+mod fuzz;
 mod half;
 mod header;
 mod layout;
+mod shape;
+mod verify;
 
 pub use arch::{Activation, Arch, Kind, Layer, Norm, Norms, Pooling, PoolingKind, Rope};
 pub use bundle::{Bundle, PROLOGUE_BYTES, align, prologue};
 pub use canonical::canonical;
 pub use error::BaseError;
+#[doc(hidden)]
+pub use fuzz::fuzz;
 pub use half::{from_f16, to_f16};
 pub use header::{DATA_ALIGN, Header, ITEM_ALIGN, SLOTS, Slot, Source, Sum, Tensor};
 pub use layout::{GROUP, Layout};

@@ -31,6 +31,7 @@ const fn target(name: &'static str, bytes_max: u32, dictionary: Option<&'static 
 const TARGETS: &[Target] = &[
     target("gguf", 4096, Some("gguf")),
     target("safetensors", 1024, None),
+    target("base", 4096, Some("base")),
     target("tokenizer_json", 512, Some("tokenizer")),
     target("tokenizer", 1024, Some("tokenizer")),
     target("detokenize", 512, None),
