@@ -2,6 +2,7 @@
 //!
 //! A fixture panics with the compiler's own words when it cannot be made: a test without its fixture has failed.
 
+mod agree;
 mod foreign;
 mod prompts;
 mod runtimes;
@@ -12,6 +13,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 
+pub use agree::agree;
 pub use foreign::{Node, python, run};
 pub use prompts::QUESTIONS;
 pub use runtimes::{

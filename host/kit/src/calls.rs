@@ -56,7 +56,7 @@ fn from_record(call: &'static str, code: SfrStatus, record: &SfrError) -> KitErr
 /// At most `len` bytes of a fixed field; bad UTF-8 is replaced, control characters become spaces.
 fn words(field: &[std::ffi::c_char], len: u32) -> String {
     let len = (len as usize).min(field.len());
-    let bytes: Vec<u8> = field[..len].iter().map(|&c| c.cast_unsigned()).collect();
+    let bytes: Vec<u8> = field[..len].iter().flat_map(|c| c.to_ne_bytes()).collect();
     let text = String::from_utf8_lossy(&bytes);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }

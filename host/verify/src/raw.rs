@@ -257,7 +257,7 @@ impl Refusal {
             flaw.get_or_insert(words);
         };
         let text = |chars: &[c_char], len: u32| -> Option<String> {
-            let bytes: Vec<u8> = chars.get(..len as usize)?.iter().map(|c| c.cast_unsigned()).collect();
+            let bytes: Vec<u8> = chars.get(..len as usize)?.iter().flat_map(|c| c.to_ne_bytes()).collect();
             String::from_utf8(bytes).ok()
         };
         let message = text(&record.message, record.message_len).unwrap_or_else(|| {

@@ -14,6 +14,7 @@ mod gate;
 mod hash;
 mod http;
 mod mlx;
+mod neon;
 mod setup;
 mod shell;
 mod tidy;
@@ -43,6 +44,7 @@ cargo xtask <command>
                      build our own engine and place it beside our binaries
   throughput MODEL [key=number]...
                      how fast the runtime steps by itself, compiled like the engine (for this machine's instructions)
+  neon               test our own engine's NEON kernels: on this machine where it has them, else in an emulator
   fuzz [TARGET]... [--seconds N] [--keep] [--sanitizer address|none]
                      fuzz all targets of tests/fuzz, or these, each for N seconds (default 900); --keep takes the best of
                      what was learned into the committed corpus. Needs cargo-fuzz
@@ -52,7 +54,8 @@ cargo xtask <command>
 
   SUPERFLUID_ENGINE_CACHE  where built engines are kept (default ~/.cache/superfluid/engines; off = target/engines)
   SUPERFLUID_MODELS        where models are kept (default ~/.cache/superfluid/models)
-  SUPERFLUID_MLX_BUILDS    where MLX is kept (default ~/.cache/superfluid/mlx)";
+  SUPERFLUID_MLX_BUILDS    where MLX is kept (default ~/.cache/superfluid/mlx)
+  SUPERFLUID_AARCH64       a folder with the compilers and the emulator for neon (default: the system's)";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -91,6 +94,7 @@ fn run(args: &[&str]) -> Result<(), TaskError> {
         "fetch" => fetch::run(rest),
         "engine" => engine::run(&Tree::find()?, &engine::Options::parse(rest)?),
         "throughput" => engine::throughput(&Tree::find()?, rest),
+        "neon" => no_more().and_then(|()| neon::run(&Tree::find()?)),
         "fuzz" => fuzz::run(&Tree::find()?, &fuzz::Options::parse(rest)?),
         "gate" => gate::run(rest),
         "manifest" => one(rest, "a library").and_then(|path| engine::write_manifest(Path::new(path))),

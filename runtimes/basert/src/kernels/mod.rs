@@ -15,6 +15,8 @@ mod avx2;
 mod avx512;
 pub(crate) mod heads;
 pub(crate) mod matmul;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod ops;
 mod portable;
 mod simd;
@@ -130,6 +132,14 @@ kernels!(
         && is_x86_feature_detected!("f16c"),
     "avx2,fma,f16c"
 );
+#[cfg(target_arch = "aarch64")]
+kernels!(
+    dotprod128,
+    "neon",
+    neon::Neon,
+    || std::arch::is_aarch64_feature_detected!("dotprod"),
+    "neon,dotprod"
+);
 
 /// All sets that were compiled, the best first.
 static ALL: &[&Kernels] = &[
@@ -137,6 +147,8 @@ static ALL: &[&Kernels] = &[
     &vnni512::KERNELS,
     #[cfg(target_arch = "x86_64")]
     &fma256::KERNELS,
+    #[cfg(target_arch = "aarch64")]
+    &dotprod128::KERNELS,
     &plain::KERNELS,
 ];
 

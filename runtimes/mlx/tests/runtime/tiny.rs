@@ -28,7 +28,10 @@ pub(crate) fn names() -> Vec<String> {
 
 impl Case {
     pub(crate) fn read(name: &str) -> Case {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.json"));
+        Case::read_from(&Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.json")))
+    }
+
+    pub(crate) fn read_from(path: &Path) -> Case {
         let case: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let of = |key: &str| case[key].clone();
         Case {
