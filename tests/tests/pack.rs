@@ -49,7 +49,7 @@ fn a_gguf_becomes_a_bundle_that_says_what_it_is() {
           tensors     120 of q4m.16x32, 64 MiB
                       1 of q8.16x32, 29 MiB
                       61 of f32, 1 MiB
-          verified    94 MiB are what was written
+          verified    95 MiB are what was written
     "#]].assert_eq(&said);
     let listed = prints(&work, &["inspect", bundle, "--tensors"]);
     assert!(listed.contains("\n  layers.29.gate_up     3072 x 576  q4m.16x32\n"), "{listed}");
