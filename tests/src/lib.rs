@@ -3,6 +3,7 @@
 //! A fixture panics with the compiler's own words when it cannot be made: a test without its fixture has failed.
 
 mod agree;
+mod conform;
 mod foreign;
 mod prompts;
 mod runtimes;
@@ -14,6 +15,7 @@ mod work;
 use std::path::{Path, PathBuf};
 
 pub use agree::agree;
+pub use conform::verified;
 pub use foreign::{Node, python, run};
 pub use prompts::QUESTIONS;
 pub use runtimes::{

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
-use crate::binary;
+use rustix::process::Signal;
+
+use crate::{binary, signal};
 
 /// An empty directory; what is remembered about runtimes lies beside it.
 pub struct WorkDir {
@@ -35,6 +37,19 @@ impl WorkDir {
         let mut command = Command::new(binary("superfluid"));
         command.args(args).current_dir(&self.root).env("XDG_CACHE_HOME", self.root.with_file_name("cache"));
         command
+    }
+
+    /// Starts a command, interrupts it once something of its own lies in the directory, and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn interrupted(&self, mut command: Command) -> Output {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+        while self.names().is_empty() && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        signal(child.id(), Signal::INT);
+        child.wait_with_output().expect("an end")
     }
 
     /// What lies in it, by name.

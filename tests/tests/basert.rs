@@ -5,12 +5,11 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sf_convert::PackOptions;
-use sf_tests::{QUESTIONS, Server, agree, binary, real_model, repository, signal};
+use sf_tests::{QUESTIONS, Server, agree, real_model, repository, signal, verified};
 
 const SOURCE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const WINDOW: [&str; 2] = ["--max-context", "1024"];
@@ -37,22 +36,8 @@ fn serve(model: &Path, more: &[&str]) -> Server {
 #[test]
 fn engine_basert_passes_every_group_of_the_verifier() {
     let (text, vectors) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for model in [pack(&real_model(SOURCE), text.path()), encoder(vectors.path())] {
-        let runtime = binary("superfluid").with_file_name("runtimes").join("basert");
-        let mut command = Command::new(binary("superfluid"));
-        command
-            .args(["runtimes", "verify"])
-            .arg(runtime)
-            .arg("--model")
-            .arg(&model)
-            .args(["--quick", "--json"]);
-        let output = command.output().unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks =
-            report["groups"].as_array().unwrap().iter().flat_map(|group| group["checks"].as_array().unwrap());
-        let failed: Vec<&Value> = checks.filter(|check| check["verdict"] == "fail").collect();
-        assert_eq!((failed.len(), output.status.code()), (0, Some(0)), "{failed:#?}");
-    }
+    verified("basert", &pack(&real_model(SOURCE), text.path()));
+    verified("basert", &encoder(vectors.path()));
 }
 
 #[test]

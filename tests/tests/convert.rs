@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use expect_test::expect;
-use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use sf_tests::{ToyModel, WorkDir, binary, names, real_model, signal, toy_model};
+use sf_tests::{ToyModel, WorkDir, binary, names, real_model, toy_model};
 
 const SOURCE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -191,14 +190,7 @@ fn what_cannot_be_converted_is_said_with_an_exit_code() {
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
     let (work, source) = (WorkDir::new(), real_model(SOURCE));
-    let mut child =
-        command(&work, &[source.to_str().unwrap(), "smol"]).stderr(Stdio::piped()).spawn().unwrap();
-    // It has begun when its own directory is there.
-    while work.names().is_empty() && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
-    }
-    signal(child.id(), Signal::INT);
-    let output = child.wait_with_output().unwrap();
+    let output = work.interrupted(command(&work, &[source.to_str().unwrap(), "smol"]));
     expect![[r#"
         superfluid: stopped before the end; nothing was left behind (convert.stopped)
     "#]]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sf_tests::{Server, Toy, binary, python, real_model, repository, run};
+use sf_tests::{Server, Toy, binary, python, real_model, repository, run, verified};
 
 const MODEL: &str = "all-MiniLM-L6-v2";
 
@@ -56,14 +56,7 @@ fn golden() -> Vec<(String, Vec<u32>, Vec<f64>)> {
 #[test]
 fn engine_an_encoder_passes_every_group_of_the_verifier() {
     let Some(model) = encoder() else { return };
-    let runtime = binary("superfluid").with_file_name("runtimes").join("mlx");
-    let mut command = Command::new(binary("superfluid"));
-    command.args(["runtimes", "verify"]).arg(runtime).arg("--model").arg(model).args(["--quick", "--json"]);
-    let output = command.output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let groups = report["groups"].as_array().unwrap();
-    let failed: Vec<&Value> = groups.iter().filter(|group| group["verdict"] == "fail").collect();
-    assert_eq!((failed.len(), output.status.code()), (0, Some(0)), "{failed:#?}");
+    let groups = verified("mlx", &model);
     let embed = groups.iter().find(|group| group["name"] == "embed").unwrap();
     let checks = embed["checks"].as_array().unwrap();
     assert!(checks.len() > 10 && checks.iter().all(|check| check["verdict"] == "pass"), "{embed:#}");

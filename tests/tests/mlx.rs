@@ -6,11 +6,9 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use serde_json::Value;
 use sf_convert::Options;
-use sf_tests::{QUESTIONS, Server, agree, binary, real_model};
+use sf_tests::{QUESTIONS, Server, agree, binary, real_model, verified};
 
 const SOURCE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -32,17 +30,11 @@ fn convert(dir: &Path) -> PathBuf {
 
 #[test]
 fn engine_mlx_passes_every_group_of_the_verifier() {
-    let Some(runtime) = runtime() else { return };
+    if runtime().is_none() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
-    let model = convert(dir.path());
-    let mut command = Command::new(binary("superfluid"));
-    command.args(["runtimes", "verify"]).arg(runtime).arg("--model").arg(model).args(["--quick", "--json"]);
-    let output = command.output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks =
-        report["groups"].as_array().unwrap().iter().flat_map(|group| group["checks"].as_array().unwrap());
-    let failed: Vec<&Value> = checks.filter(|check| check["verdict"] == "fail").collect();
-    assert_eq!((failed.len(), output.status.code()), (0, Some(0)), "{failed:#?}");
+    verified("mlx", &convert(dir.path()));
 }
 
 #[test]

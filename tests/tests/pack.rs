@@ -2,12 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use expect_test::expect;
-use rustix::process::Signal;
 use serde_json::{Value, json};
-use sf_tests::{ToyModel, WorkDir, real_model, signal, toy_model};
+use sf_tests::{ToyModel, WorkDir, real_model, toy_model};
 
 const SMOL: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
@@ -146,13 +145,7 @@ fn an_interrupt_leaves_nothing_behind() {
     let work = WorkDir::new();
     let source = real_model(SMOL);
     let args = ["pack", source.to_str().unwrap(), "-o", "smol.base"];
-    let mut child = work.superfluid(&args).stderr(Stdio::piped()).spawn().unwrap();
-    // It has begun when its own file is there.
-    while work.names().is_empty() && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
-    }
-    signal(child.id(), Signal::INT);
-    let output = child.wait_with_output().unwrap();
+    let output = work.interrupted(work.superfluid(&args));
     expect![[r#"
         superfluid: stopped before the end; nothing was left behind (convert.stopped)
     "#]]

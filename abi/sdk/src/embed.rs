@@ -66,9 +66,52 @@ impl EmbedPlan<'_> {
         self.normalize
     }
 
+    /// How vectors are made, of a model whose own files say `pooling` and `normalized`.
+    pub fn pooled(&self, pooling: Pooling, normalized: bool) -> Pooled {
+        Pooled {
+            pooling: if self.pooling == Pooling::Model { pooling } else { self.pooling },
+            normalized: match self.normalize {
+                Normalize::Model => normalized,
+                Normalize::Yes => true,
+                Normalize::No => false,
+            },
+        }
+    }
+
     /// The host's shared words: look at them between layers or texts.
     pub fn control(&self) -> &Control {
         &self.control
+    }
+}
+
+/// How the vectors of a text's tokens become one, decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Pooled {
+    pooling: Pooling,
+    normalized: bool,
+}
+
+impl Pooled {
+    /// Makes a text's vector of the rows of its tokens, `[tokens, stride]`, of which the first `out.len()` columns count.
+    pub fn vector(self, rows: &[f32], stride: usize, out: &mut [f32]) {
+        let tokens = rows.len() / stride;
+        match self.pooling {
+            Pooling::First => out.copy_from_slice(&rows[..out.len()]),
+            Pooling::Last => out.copy_from_slice(&rows[(tokens - 1) * stride..][..out.len()]),
+            // A model's own files name one of the three; the mean is what they mean by saying nothing.
+            Pooling::Mean | Pooling::Model => {
+                for (column, to) in out.iter_mut().enumerate() {
+                    let sum: f64 = rows.chunks_exact(stride).map(|row| f64::from(row[column])).sum();
+                    *to = (sum / tokens as f64) as f32;
+                }
+            }
+        }
+        if self.normalized {
+            let length = out.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+            // A vector of zeros has no direction and stays as it is.
+            let factor = if length > 0.0 { 1.0 / length } else { 1.0 };
+            out.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+        }
     }
 }
 

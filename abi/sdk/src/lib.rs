@@ -54,6 +54,7 @@
 //! # fn main() {}
 //! ```
 
+mod either;
 mod embed;
 mod envelope;
 pub mod export;
@@ -61,8 +62,10 @@ mod fault;
 pub mod handshake;
 mod host;
 mod lanes;
+pub mod machine;
 mod model;
 mod open;
+mod paged;
 mod pages;
 mod plan;
 mod runtime;
@@ -70,11 +73,13 @@ mod slots;
 mod step;
 mod wire;
 
-pub use embed::{EmbedPlan, Normalize, Pooling};
+pub use either::Either;
+pub use embed::{EmbedPlan, Normalize, Pooled, Pooling};
 pub use fault::{Code, Fault, Scope};
 pub use host::{Host, Level};
 pub use lanes::Lane;
 pub use open::{Control, OpenRequest, Options};
+pub use paged::PagedLanes;
 pub use pages::{Element, LanePages, Pages};
 pub use plan::{Feed, Plan, Row, StepWriter};
 pub use runtime::{Estimate, Model, NoTokenizer, Runtime, Shape, Stats, Tokenizer};

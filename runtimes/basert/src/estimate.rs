@@ -37,10 +37,3 @@ fn compute_bytes(arch: &Arch, tokens: u32) -> u64 {
     let codes = (widest + u64::from(arch.ffn)) * 44 / 32;
     u64::from(tokens) * (4 * floats + codes) + 16 * 4 * u64::from(arch.vocab)
 }
-
-/// Bytes of memory, where the system tells.
-pub(crate) fn memory_total() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}

@@ -75,13 +75,13 @@ impl Runtime for Basert {
                 id: CPU.to_owned(),
                 name: format!("CPU, {kernels} kernels"),
                 backend: "cpu".to_owned(),
-                memory_total: estimate::memory_total().unwrap_or(0),
+                memory_total: sf_abi_sdk::machine::memory_total().unwrap_or(0),
             }],
         })
     }
 
     fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::OpenModel, Fault> {
-        engine::OpenModel::open(request)
+        engine::open(request)
     }
 
     fn inspect(&self, request: &OpenRequest<'_>) -> Result<String, Fault> {

@@ -1,6 +1,6 @@
 //! The options of an open, read once: their ranges and their defaults.
 
-use sf_abi_sdk::{Code, Fault, Options};
+use sf_abi_sdk::{Code, Fault, Options, machine};
 
 use crate::CPU;
 use crate::kernels::Kernels;
@@ -71,7 +71,7 @@ impl Params {
             ctx_max: int("ctx.max", 1, CTX_MAX)?,
             lanes_max: int("lanes.max", 1, i64::from(LANES_MAX))?.unwrap_or(4),
             step_tokens: int("step.tokens.max", 1, 1 << 20)?.unwrap_or(STEP_TOKENS_DEFAULT),
-            threads: int("threads", 1, THREADS_MAX)?.unwrap_or_else(threads_here),
+            threads: int("threads", 1, THREADS_MAX)?.unwrap_or_else(machine::cpus),
             kv_cells: int("kv.cells", 1, 1 << 30)?.map(u64::from),
             placement: placement(options)?,
             kernels: kernels(options)?,
@@ -115,10 +115,6 @@ fn kernels(options: &Options<'_>) -> Result<&'static Kernels, Fault> {
             format!("{KERNELS} is {}, this machine has {}", name.unwrap_or_default(), here.join(", "));
         Fault::new(Code::Option, words).field(KERNELS)
     })
-}
-
-fn threads_here() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get().min(512)).expect("at most 512"))
 }
 
 #[cfg(test)]

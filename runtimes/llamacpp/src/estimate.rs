@@ -146,24 +146,10 @@ fn pad(cells: u32) -> u32 {
 
 /// Cells whose bytes fit half of the memory that is free now, but never less than one full lane.
 fn affordable(wanted: u64, least: u64, cell_bytes: u64) -> u64 {
-    let Some(free) = memory_available().filter(|_| cell_bytes > 0) else { return wanted };
+    let Some(free) = sf_abi_sdk::machine::memory_available().filter(|_| cell_bytes > 0) else {
+        return wanted;
+    };
     wanted.min((free / 2 / cell_bytes).max(least))
-}
-
-/// Bytes that can be had without swapping, where the system tells.
-fn memory_available() -> Option<u64> {
-    meminfo("MemAvailable:")
-}
-
-/// Bytes of memory, where the system tells.
-pub(crate) fn memory_total() -> Option<u64> {
-    meminfo("MemTotal:")
-}
-
-fn meminfo(key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Runtime for LlamaCpp {
                 id: CPU.to_owned(),
                 name: describe::system_info(),
                 backend: "cpu".to_owned(),
-                memory_total: estimate::memory_total().unwrap_or(0),
+                memory_total: sf_abi_sdk::machine::memory_total().unwrap_or(0),
             }],
         })
     }

@@ -85,7 +85,7 @@ impl Params {
         let flag = |key: &str, default: bool| Ok::<_, Fault>(options.flag(key)?.unwrap_or(default));
         let lanes_max = int("lanes.max", 1, i64::from(LANES_MAX))?.unwrap_or(4);
         let step_tokens = int("step.tokens.max", 1, 1 << 20)?.unwrap_or(STEP_TOKENS_DEFAULT);
-        let threads = int("threads", 1, THREADS_MAX)?.unwrap_or_else(threads_here);
+        let threads = int("threads", 1, THREADS_MAX)?.unwrap_or_else(sf_abi_sdk::machine::cpus);
         let ubatch = int("x.llamacpp.ubatch-size", 1, 1 << 16)?;
         let batch = int("x.llamacpp.batch-size", 1, 1 << 20)?;
         let kv_cells = int("x.llamacpp.kv-cells", CELL_PAD.into(), 1 << 30)?;
@@ -155,10 +155,6 @@ impl Params {
 
 /// llama.cpp rounds the number of cells up to a multiple of this.
 pub(crate) const CELL_PAD: u32 = 256;
-
-fn threads_here() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get().min(512)).expect("at most 512"))
-}
 
 fn kv_type(options: &Options<'_>, key: &str) -> Result<KvType, Fault> {
     let asked = options.text(key)?.unwrap_or("f16");

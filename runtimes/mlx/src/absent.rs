@@ -20,16 +20,14 @@ pub(crate) fn gpu_name() -> Option<String> {
     None
 }
 
-impl OpenModel {
-    pub(crate) fn open(request: &OpenRequest<'_>) -> Result<OpenModel, Fault> {
-        // A wrong option or model is named first: it would be wrong with MLX too.
-        crate::params::Params::read(request.options(), request.devices())?;
-        let name = match crate::Found::open(request.paths()[0])? {
-            crate::Found::Text(found) => found.config.architecture.model_type,
-            crate::Found::Encoder(found) => found.config.family.model_type,
-        };
-        Err(Fault::new(Code::Unsupported, format!("{REASON}, {name} cannot be opened")))
-    }
+pub(crate) fn open(request: &OpenRequest<'_>) -> Result<OpenModel, Fault> {
+    // A wrong option or model is named first: it would be wrong with MLX too.
+    crate::params::Params::read(request.options(), request.devices())?;
+    let name = match crate::Found::open(request.paths()[0])? {
+        crate::Found::Text(found) => found.config.architecture.model_type,
+        crate::Found::Encoder(found) => found.config.family.model_type,
+    };
+    Err(Fault::new(Code::Unsupported, format!("{REASON}, {name} cannot be opened")))
 }
 
 impl Model for OpenModel {

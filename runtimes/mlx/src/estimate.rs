@@ -49,10 +49,3 @@ pub(crate) fn compute_bytes(config: &Config, tokens: u32) -> u64 {
 pub(crate) fn encoder_bytes(config: &EncoderConfig, tokens: u32) -> u64 {
     4 * u64::from(tokens) * (6 * u64::from(config.hidden) + 2 * u64::from(config.ffn))
 }
-
-/// Bytes of memory, where the system tells.
-pub(crate) fn memory_total() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}

@@ -154,7 +154,7 @@ impl Runtime for Mlx {
                         id: id.to_owned(),
                         name: name?,
                         backend: backend.to_owned(),
-                        memory_total: estimate::memory_total().unwrap_or(0),
+                        memory_total: sf_abi_sdk::machine::memory_total().unwrap_or(0),
                     })
                 })
                 .collect(),
@@ -162,7 +162,7 @@ impl Runtime for Mlx {
     }
 
     fn open(&self, request: &mut OpenRequest<'_>) -> Result<engine::OpenModel, Fault> {
-        engine::OpenModel::open(request)
+        engine::open(request)
     }
 
     fn inspect(&self, request: &OpenRequest<'_>) -> Result<String, Fault> {

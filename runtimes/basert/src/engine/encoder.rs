@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads the network's hidden states")]
 
 use sf_abi_sdk::{
-    Code, EmbedPlan, Fault, Lane, LanePages, Model, ModelDescription, Normalize, Pages, Plan, Shape, Stats,
+    Code, EmbedPlan, Fault, Lane, LanePages, Model, ModelDescription, Pages, Plan, Pooling, Shape, Stats,
     StepWriter,
 };
 use sf_base::PoolingKind;
@@ -24,39 +24,11 @@ pub struct EncoderModel {
     description: ModelDescription,
 }
 
-/// What is asked of the vectors.
-#[derive(Clone, Copy)]
-struct Asked {
-    pooling: PoolingKind,
-    normalized: bool,
-}
-
 impl EncoderModel {
     pub(super) fn new(network: Network, params: Params, description: ModelDescription) -> EncoderModel {
         // The SDK bounds what a call holds.
         let pages = Pages::new(network.page_elements(), PAGE_ROWS, u64::from(u32::MAX), 0);
         EncoderModel { network, params, pages, description }
-    }
-}
-
-/// One vector out of a text's rows, `[tokens, stride]`.
-fn pooled(rows: &[f32], stride: usize, asked: Asked, out: &mut [f32]) {
-    let tokens = rows.len() / stride;
-    match asked.pooling {
-        PoolingKind::First => out.copy_from_slice(&rows[..out.len()]),
-        PoolingKind::Last => out.copy_from_slice(&rows[(tokens - 1) * stride..][..out.len()]),
-        PoolingKind::Mean => {
-            for (column, to) in out.iter_mut().enumerate() {
-                let sum: f64 = rows.chunks_exact(stride).map(|row| f64::from(row[column])).sum();
-                *to = (sum / tokens as f64) as f32;
-            }
-        }
-    }
-    if asked.normalized {
-        let length = out.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
-        // A vector of zeros has no direction and stays as it is.
-        let factor = if length > 0.0 { 1.0 / length } else { 1.0 };
-        out.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
     }
 }
 
@@ -101,19 +73,12 @@ impl Model for EncoderModel {
         let Some(own) = &arch.pooling else {
             return Err(Fault::new(Code::Unsupported, "this encoder's bundle says nothing of pooling"));
         };
-        let asked = Asked {
-            pooling: match plan.pooling() {
-                sf_abi_sdk::Pooling::Model => own.kind,
-                sf_abi_sdk::Pooling::Mean => PoolingKind::Mean,
-                sf_abi_sdk::Pooling::First => PoolingKind::First,
-                sf_abi_sdk::Pooling::Last => PoolingKind::Last,
-            },
-            normalized: match plan.normalize() {
-                Normalize::Model => own.normalize,
-                Normalize::Yes => true,
-                Normalize::No => false,
-            },
+        let kind = match own.kind {
+            PoolingKind::Mean => Pooling::Mean,
+            PoolingKind::First => Pooling::First,
+            PoolingKind::Last => Pooling::Last,
         };
+        let pooled = plan.pooled(kind, own.normalize);
         let width = arch.hidden as usize;
         let mut held: Vec<LanePages<u16>> = Vec::new();
         let mut step = Step { tokens: plan.tokens().to_vec(), ..Step::default() };
@@ -136,7 +101,7 @@ impl Model for EncoderModel {
             // SAFETY: the run's rows of the network's buffer, which nobody writes to now.
             let rows =
                 unsafe { core::slice::from_raw_parts(x.wrapping_add(run.row * stride), run.tokens * stride) };
-            pooled(rows, stride, asked, to);
+            pooled.vector(rows, stride, to);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod text;
 mod weights;
 
 pub(crate) use network::page_elements;
-pub(crate) use open::OpenModel;
+pub(crate) use open::{OpenModel, open};
 
 /// Positions of a page of the cache.
 pub(crate) const PAGE_ROWS: u32 = crate::kernels::attention::PAGE as u32;

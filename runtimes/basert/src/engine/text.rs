@@ -2,8 +2,10 @@
 #![expect(unsafe_code, reason = "rows stay in the network's own buffer")]
 
 use sf_abi_sdk::{
-    Code, Fault, Lane, LanePages, Level, Model, ModelDescription, Pages, Plan, Shape, Stats, StepWriter,
+    Code, Fault, Lane, Level, Model, ModelDescription, PagedLanes, Plan, Shape, Stats, StepWriter,
 };
+
+use sf_base::Arch;
 
 use super::PAGE_ROWS;
 use super::forward::Step;
@@ -17,9 +19,7 @@ use crate::{estimate, log};
 pub struct TextModel {
     network: Network,
     params: Params,
-    pages: Pages<u16>,
-    /// By slot.
-    lanes: Vec<LanePages<u16>>,
+    lanes: PagedLanes<u16>,
     description: ModelDescription,
     identity: String,
 }
@@ -39,29 +39,17 @@ impl TextModel {
         }
         log(Level::Info, &format!("{} kernels, {} threads", network.kernels_name(), params.threads));
         TextModel {
-            pages: Pages::new(network.page_elements(), PAGE_ROWS, params.kv_cells(trained), params.lanes_max),
-            lanes: (0..params.lanes_max).map(|_| LanePages::default()).collect(),
+            lanes: PagedLanes::new(
+                network.page_elements(),
+                PAGE_ROWS,
+                params.kv_cells(trained),
+                params.lanes_max,
+            ),
             network,
             params,
             description,
             identity,
         }
-    }
-
-    /// Takes the pages that a step writes to, for all lanes or for none.
-    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Fault> {
-        let len = |feed: &sf_abi_sdk::Feed| feed.pos0() + feed.len() as u32;
-        let missing =
-            plan.feeds().iter().map(|feed| self.lanes[feed.lane().slot()].missing(&self.pages, len(feed)));
-        let (needed, left) = (missing.sum::<usize>(), self.pages.left());
-        if needed > left {
-            let words = format!("the step needs {needed} pages of {PAGE_ROWS} positions, {left} are left");
-            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
-        }
-        for feed in plan.feeds() {
-            self.lanes[feed.lane().slot()].reserve(&mut self.pages, len(feed));
-        }
-        Ok(())
     }
 
     fn step_of(&self, plan: &Plan<'_>) -> Step {
@@ -74,7 +62,7 @@ impl TextModel {
                 row,
                 tokens: feed.len(),
                 position: feed.pos0() as usize,
-                pages: self.lanes[feed.lane().slot()].addresses(),
+                pages: self.lanes.lane(feed.lane()).addresses(),
             });
         }
         step
@@ -82,20 +70,6 @@ impl TextModel {
 
     fn kv_bytes(&self) -> u64 {
         estimate::kv_bytes(&self.network.arch)
-    }
-
-    /// Where a position's elements are in its page: for each layer and head, keys at a stride of a page's positions and
-    /// values side by side.
-    fn elements(&self, position: usize) -> impl Iterator<Item = usize> + use<> {
-        let arch = &self.network.arch;
-        let (heads, dim) = (arch.layers.len() * arch.kv_heads as usize, arch.head_dim as usize);
-        let rows = PAGE_ROWS as usize;
-        let row = position % rows;
-        (0..heads).flat_map(move |head| {
-            let keys = head * dim * rows * 2;
-            let values = keys + dim * rows + row * dim;
-            (0..dim).map(move |d| keys + d * rows + row).chain(values..values + dim)
-        })
     }
 }
 
@@ -119,30 +93,30 @@ impl Model for TextModel {
         Stats {
             bytes_weights: self.network.weight_bytes(),
             bytes_mapped: self.network.mapped_bytes(),
-            bytes_kv: self.pages.bytes(),
+            bytes_kv: self.lanes.bytes(),
             bytes_compute: self.network.compute_bytes(),
             device_free: 0,
             kv_cells_total: cells,
-            kv_cells_used: self.lanes.iter().map(|lane| u64::from(lane.len())).sum::<u64>().min(cells),
+            kv_cells_used: self.lanes.positions().min(cells),
         }
     }
 
     fn lane_create(&mut self, lane: Lane) -> Result<(), Fault> {
-        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+        self.lanes.truncate(lane, 0);
         Ok(())
     }
 
     fn lane_free(&mut self, lane: Lane) {
-        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+        self.lanes.truncate(lane, 0);
     }
 
     fn lane_truncate(&mut self, lane: Lane, _len: u32, want: u32) -> Result<u32, Fault> {
-        self.lanes[lane.slot()].cut(&mut self.pages, want);
+        self.lanes.truncate(lane, want);
         Ok(want)
     }
 
     fn fork(&mut self, parent: Lane, upto: u32, child: Lane) -> Result<(), Fault> {
-        self.lanes[child.slot()] = self.lanes[parent.slot()].fork(&self.pages, upto);
+        self.lanes.fork(parent, upto, child);
         Ok(())
     }
 
@@ -159,11 +133,11 @@ impl Model for TextModel {
     }
 
     fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
-        let pages = &self.lanes[lane.slot()];
+        let pages = self.lanes.lane(lane);
         let size = self.kv_bytes() as usize;
         for (position, to) in out.chunks_exact_mut(size).take(upto as usize).enumerate() {
             let page = pages.page(position / PAGE_ROWS as usize);
-            for (to, at) in to.chunks_exact_mut(2).zip(self.elements(position)) {
+            for (to, at) in to.chunks_exact_mut(2).zip(elements(&self.network.arch, position)) {
                 to.copy_from_slice(&page[at].to_le_bytes());
             }
         }
@@ -171,45 +145,29 @@ impl Model for TextModel {
     }
 
     fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
-        let slot = lane.slot();
-        let needed = self.lanes[slot].missing(&self.pages, len);
-        if needed > self.pages.left() {
-            let words = format!("no room for {len} saved positions: {} pages are left", self.pages.left());
-            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
-        }
-        let size = self.kv_bytes();
-        if state.len() as u64 != u64::from(len) * size {
-            return Err(Fault::new(Code::Format, format!("{} bytes are not {len} positions", state.len())));
-        }
-        let mut pages = std::mem::take(&mut self.lanes[slot]);
-        pages.reserve(&mut self.pages, len);
-        for (position, from) in state.chunks_exact(size as usize).enumerate() {
-            let page = pages.page_mut(position / PAGE_ROWS as usize);
-            for (from, at) in from.chunks_exact(2).zip(self.elements(position)) {
-                page[at] = finite(u16::from_le_bytes([from[0], from[1]]));
+        let (network, size) = (&self.network, self.kv_bytes());
+        self.lanes.import(lane, len, (state, size), |pages| {
+            for (position, from) in state.chunks_exact(size as usize).enumerate() {
+                let page = pages.page_mut(position / PAGE_ROWS as usize);
+                for (from, at) in from.chunks_exact(2).zip(elements(&network.arch, position)) {
+                    page[at] = finite(u16::from_le_bytes([from[0], from[1]]));
+                }
             }
-        }
-        pages.set_len(len);
-        self.lanes[slot] = pages;
-        Ok(())
+        })
     }
 
     fn step(&mut self, plan: &Plan<'_>, out: &mut StepWriter<'_>) -> Result<(), Fault> {
         if plan.feeds().is_empty() {
             return Ok(());
         }
-        self.reserve(plan)?;
+        self.lanes.reserve(plan)?;
         let step = self.step_of(plan);
         let control = plan.control();
         let Ok((rows, stride)) = self.network.logits(&step, &|| control.aborted()) else {
-            for feed in plan.feeds() {
-                self.lanes[feed.lane().slot()].cut(&mut self.pages, feed.pos0());
-            }
+            self.lanes.give_up(plan);
             return Err(Fault::new(Code::Cancelled, "the step was aborted"));
         };
-        for feed in plan.feeds() {
-            self.lanes[feed.lane().slot()].set_len(feed.pos0() + feed.len() as u32);
-        }
+        self.lanes.advance(plan);
         if !step.rows.is_empty() {
             // SAFETY: the network's buffer stays as it is until its next step.
             unsafe { out.rows_at(rows, stride * size_of::<f32>()) };
@@ -221,4 +179,17 @@ impl Model for TextModel {
 /// What a page may hold: no infinity and no NaN.
 fn finite(half: u16) -> u16 {
     if half & 0x7c00 == 0x7c00 { half & 0x8000 } else { half }
+}
+
+/// Where a position's elements are in its page: for each layer and head, keys at a stride of a page's positions and
+/// values side by side.
+fn elements(arch: &Arch, position: usize) -> impl Iterator<Item = usize> + use<> {
+    let (heads, dim) = (arch.layers.len() * arch.kv_heads as usize, arch.head_dim as usize);
+    let rows = PAGE_ROWS as usize;
+    let row = position % rows;
+    (0..heads).flat_map(move |head| {
+        let keys = head * dim * rows * 2;
+        let values = keys + dim * rows + row * dim;
+        (0..dim).map(move |d| keys + d * rows + row).chain(values..values + dim)
+    })
 }

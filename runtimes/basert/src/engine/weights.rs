@@ -48,7 +48,9 @@ impl Memory {
             Placement::Copy => true,
             Placement::Map => false,
             // A quarter of the memory is what others will miss the least.
-            Placement::Auto => crate::estimate::memory_total().is_none_or(|total| len as u64 <= total / 4),
+            Placement::Auto => {
+                sf_abi_sdk::machine::memory_total().is_none_or(|total| len as u64 <= total / 4)
+            }
         };
         if copied {
             Memory::read(file, bundle.data_offset, len, threads)
@@ -83,7 +85,8 @@ impl Memory {
         let _ = unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, Advice::LinuxHugepage) };
         // SAFETY: our own memory, which nobody reads yet; all zero bytes are bytes.
         let bytes = unsafe { core::slice::from_raw_parts_mut(at.as_ptr(), len) };
-        let share = len.div_ceil(threads.max(1)).next_multiple_of(HUGE);
+        // A bundle without weights is refused when they are looked for.
+        let share = len.div_ceil(threads.max(1)).next_multiple_of(HUGE).max(HUGE);
         std::thread::scope(|scope| {
             let readers: Vec<_> = bytes
                 .chunks_mut(share)

@@ -119,7 +119,9 @@ kernels!(
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vnni"),
+        && is_x86_feature_detected!("avx512vnni")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("fma"),
     "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma"
 );
 #[cfg(target_arch = "x86_64")]

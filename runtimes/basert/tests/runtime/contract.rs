@@ -117,6 +117,18 @@ fn described(bytes: &[u8], other: &Case) -> Vec<u8> {
     file
 }
 
+/// A bundle with a header's description and no weights at all.
+fn emptied(header: &[u8]) -> Vec<u8> {
+    let mut header: Value = serde_json::from_slice(header).unwrap();
+    header["tensors"] = json!([]);
+    let text = sf_base::canonical(&header);
+    let data = sf_base::DATA_ALIGN;
+    let mut file = sf_base::prologue(text.as_bytes(), data, data).to_vec();
+    file.extend(text.as_bytes());
+    file.resize(data as usize, 0);
+    file
+}
+
 #[test]
 fn damaged_bundles_are_refused() {
     let bytes = Case::read("llama").bytes();
@@ -128,6 +140,9 @@ fn damaged_bundles_are_refused() {
         assert_eq!(code, sf_abi::SFR_E_FORMAT, "{message}");
         assert!(message.contains(words), "{message}, not {words}");
     };
+    let header = 64 + u64::from_le_bytes(bytes[8..16].try_into().unwrap()) as usize;
+    let empty = emptied(&bytes[64..header]);
+    check(&empty, "tensor layers.0.gate_up: 0 rows");
     check(b"", "base.truncated");
     check(b"GGUF and so on, and on, and on", "base.magic");
     check(&bytes[..bytes.len() - 1], "base.truncated");

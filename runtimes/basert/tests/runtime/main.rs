@@ -6,9 +6,14 @@ mod contract;
 // Whatever an engine is, its lanes keep the same promises.
 #[path = "../../../mlx/tests/runtime/lanes.rs"]
 mod lanes;
+#[path = "../../../mlx/tests/runtime/library.rs"]
 mod library;
 #[path = "../../../mlx/tests/runtime/support.rs"]
 mod support;
 mod tiny;
 
+use superfluid_basert::DESCRIPTOR;
 use superfluid_basert::superfluid_export::superfluid_runtime_v1;
+
+/// Of the library, without what the system adds.
+const NAME: &str = "superfluid_basert";

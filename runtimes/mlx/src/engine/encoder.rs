@@ -1,7 +1,7 @@
 //! An open encoder: texts through all layers as one ragged batch, then one vector for each.
 
 use sf_abi_sdk::{
-    Code, EmbedPlan, Fault, Lane, Model, ModelDescription, Normalize, OpenRequest, Plan, Shape, Stats,
+    Code, EmbedPlan, Fault, Lane, Model, ModelDescription, OpenRequest, Plan, Pooled, Shape, Stats,
     StepWriter,
 };
 
@@ -45,8 +45,7 @@ struct Encoder {
 struct Asked<'a> {
     tokens: &'a [u32],
     lengths: &'a [u32],
-    pooling: Pooling,
-    normalized: bool,
+    pooled: Pooled,
 }
 
 impl Encoder {
@@ -88,25 +87,9 @@ fn pool(rows: &[f32], asked: &Asked<'_>, out: &mut [f32]) {
     let dims = out.len() / asked.lengths.len();
     let mut row = 0;
     for (&length, to) in asked.lengths.iter().zip(out.chunks_exact_mut(dims)) {
-        let length = length as usize;
-        let text = &rows[row * dims..(row + length) * dims];
-        row += length;
-        match asked.pooling {
-            Pooling::First => to.copy_from_slice(&text[..dims]),
-            Pooling::Last => to.copy_from_slice(&text[(length - 1) * dims..]),
-            Pooling::Mean => {
-                for (at, to) in to.iter_mut().enumerate() {
-                    let sum: f64 = (0..length).map(|token| f64::from(text[token * dims + at])).sum();
-                    *to = (sum / length as f64) as f32;
-                }
-            }
-        }
-        if asked.normalized {
-            let length = to.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
-            // A vector of zeros has no direction and stays as it is.
-            let factor = if length > 0.0 { 1.0 / length } else { 1.0 };
-            to.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
-        }
+        let end = row + length as usize * dims;
+        asked.pooled.vector(&rows[row..end], dims, to);
+        row = end;
     }
 }
 
@@ -217,21 +200,13 @@ impl Model for EncoderModel {
     }
 
     fn embed(&mut self, plan: &EmbedPlan<'_>, out: &mut [f32]) -> Result<(), Fault> {
-        let asked = Asked {
-            tokens: plan.tokens(),
-            lengths: plan.lengths(),
-            pooling: match plan.pooling() {
-                sf_abi_sdk::Pooling::Model => self.config.pooling,
-                sf_abi_sdk::Pooling::Mean => Pooling::Mean,
-                sf_abi_sdk::Pooling::First => Pooling::First,
-                sf_abi_sdk::Pooling::Last => Pooling::Last,
-            },
-            normalized: match plan.normalize() {
-                Normalize::Model => self.config.normalized,
-                Normalize::Yes => true,
-                Normalize::No => false,
-            },
+        let own = match self.config.pooling {
+            Pooling::Mean => sf_abi_sdk::Pooling::Mean,
+            Pooling::First => sf_abi_sdk::Pooling::First,
+            Pooling::Last => sf_abi_sdk::Pooling::Last,
         };
+        let pooled = plan.pooled(own, self.config.normalized);
+        let asked = Asked { tokens: plan.tokens(), lengths: plan.lengths(), pooled };
         let control = plan.control();
         self.encoder.with(|encoder| encoder.run(&asked, out, || control.aborted()))
     }

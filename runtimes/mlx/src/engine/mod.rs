@@ -10,15 +10,14 @@ mod thread;
 mod weights;
 
 use sf_abi_sdk::{
-    Code, Fault, Lane, LanePages, Level, Model, ModelDescription, OpenRequest, Pages, Plan, Shape, Stats,
-    StepWriter,
+    Fault, Lane, Level, Model, ModelDescription, OpenRequest, PagedLanes, Plan, Shape, Stats, StepWriter,
 };
 
 use crate::config::Config;
 use crate::params::Params;
 use crate::{Checked, describe, estimate, identity, log};
 
-pub(crate) use open::OpenModel;
+pub(crate) use open::{OpenModel, open};
 pub use sys::use_kernels;
 
 use forward::{Network, Step, StepRun};
@@ -53,9 +52,7 @@ pub struct MlxModel {
     network: Confined<Network>,
     config: Config,
     params: Params,
-    pages: Pages<f32>,
-    /// By slot.
-    lanes: Vec<LanePages<f32>>,
+    lanes: PagedLanes<f32>,
     weight_bytes: u64,
     description: ModelDescription,
     identity: String,
@@ -77,41 +74,18 @@ impl MlxModel {
         let network = weights::load(&checked, &params, request)?;
         Ok(MlxModel {
             network,
-            pages: Pages::new(
+            lanes: PagedLanes::new(
                 page_elements(&checked.config),
                 PAGE_ROWS,
                 params.kv_cells(trained),
                 params.lanes_max,
             ),
-            lanes: (0..params.lanes_max).map(|_| LanePages::default()).collect(),
             weight_bytes: checked.files.bytes(),
             description: describe::described(&checked, &params),
             identity: identity::of(&checked, &sys::kernels())?,
             config: checked.config,
             params,
         })
-    }
-
-    /// Makes room for every run of a plan, or leaves every lane as it was.
-    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Fault> {
-        let grown = |feed: &sf_abi_sdk::Feed| feed.pos0() + feed.len() as u32;
-        let needed: usize = plan
-            .feeds()
-            .iter()
-            .map(|feed| self.lanes[feed.lane().slot()].missing(&self.pages, grown(feed)))
-            .sum();
-        if needed > self.pages.left() {
-            let words = format!(
-                "no room for {} tokens: {needed} pages of keys and values are needed, {} are left",
-                plan.tokens_total(),
-                self.pages.left()
-            );
-            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
-        }
-        for feed in plan.feeds() {
-            self.lanes[feed.lane().slot()].reserve(&mut self.pages, grown(feed));
-        }
-        Ok(())
     }
 
     fn step_of(&self, plan: &Plan<'_>) -> Step {
@@ -124,7 +98,7 @@ impl MlxModel {
                 row,
                 rows: feed.len() as u32,
                 first: feed.pos0(),
-                pages: self.lanes[feed.lane().slot()].addresses(),
+                pages: self.lanes.lane(feed.lane()).addresses(),
             });
         }
         step
@@ -151,36 +125,31 @@ impl Model for MlxModel {
         Stats {
             bytes_weights: self.weight_bytes,
             bytes_mapped: 0,
-            bytes_kv: self.pages.bytes(),
+            bytes_kv: self.lanes.bytes(),
             // Several models share MLX's allocator; what is not this one's weights is counted here.
             bytes_compute: (active + cache).saturating_sub(self.weight_bytes),
             device_free: 0,
             kv_cells_total: self.params.kv_cells(self.config.ctx_trained),
-            kv_cells_used: self
-                .lanes
-                .iter()
-                .map(|lane| u64::from(lane.len()))
-                .sum::<u64>()
-                .min(self.params.kv_cells(self.config.ctx_trained)),
+            kv_cells_used: self.lanes.positions().min(self.params.kv_cells(self.config.ctx_trained)),
         }
     }
 
     fn lane_create(&mut self, lane: Lane) -> Result<(), Fault> {
-        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+        self.lanes.truncate(lane, 0);
         Ok(())
     }
 
     fn lane_free(&mut self, lane: Lane) {
-        self.lanes[lane.slot()].cut(&mut self.pages, 0);
+        self.lanes.truncate(lane, 0);
     }
 
     fn lane_truncate(&mut self, lane: Lane, _len: u32, want: u32) -> Result<u32, Fault> {
-        self.lanes[lane.slot()].cut(&mut self.pages, want);
+        self.lanes.truncate(lane, want);
         Ok(want)
     }
 
     fn fork(&mut self, parent: Lane, upto: u32, child: Lane) -> Result<(), Fault> {
-        self.lanes[child.slot()] = self.lanes[parent.slot()].fork(&self.pages, upto);
+        self.lanes.fork(parent, upto, child);
         Ok(())
     }
 
@@ -197,47 +166,32 @@ impl Model for MlxModel {
     }
 
     fn export(&mut self, lane: Lane, upto: u32, out: &mut [u8]) -> Result<(), Fault> {
-        state::save(&self.lanes[lane.slot()], &self.config, upto, out);
+        state::save(self.lanes.lane(lane), &self.config, upto, out);
         Ok(())
     }
 
     fn import(&mut self, lane: Lane, len: u32, state: &[u8]) -> Result<(), Fault> {
-        let lane = &mut self.lanes[lane.slot()];
-        let needed = lane.missing(&self.pages, len);
-        if needed > self.pages.left() {
-            let words = format!("no room for {len} saved positions: {} pages are left", self.pages.left());
-            return Err(Fault::new(Code::Capacity, words).field("kv.cells"));
-        }
-        if state.len() as u64 != u64::from(len) * estimate::kv_bytes(&self.config) {
-            let words = format!("{} bytes are not {len} positions", state.len());
-            return Err(Fault::new(Code::Format, words));
-        }
-        lane.reserve(&mut self.pages, len);
-        state::restore(lane, &self.config, len, state);
-        lane.set_len(len);
-        Ok(())
+        let config = &self.config;
+        let position = estimate::kv_bytes(config);
+        self.lanes.import(lane, len, (state, position), |pages| state::restore(pages, config, len, state))
     }
 
     fn step(&mut self, plan: &Plan<'_>, out: &mut StepWriter<'_>) -> Result<(), Fault> {
         if plan.feeds().is_empty() {
             return Ok(());
         }
-        self.reserve(plan)?;
+        self.lanes.reserve(plan)?;
         let step = self.step_of(plan);
         let control = plan.control();
         let done = self.network.with(|network| network.run(&step, || control.aborted()));
         let rows = match done {
             Ok(rows) => rows,
             Err(fault) => {
-                for feed in plan.feeds() {
-                    self.lanes[feed.lane().slot()].cut(&mut self.pages, feed.pos0());
-                }
+                self.lanes.give_up(plan);
                 return Err(fault);
             }
         };
-        for feed in plan.feeds() {
-            self.lanes[feed.lane().slot()].set_len(feed.pos0() + feed.len() as u32);
-        }
+        self.lanes.advance(plan);
         if let Some(rows) = rows {
             rows.hand_over(out, self.config.vocab as usize);
         }
